@@ -65,12 +65,6 @@ NodeCommunicator::NodeCommunicator(std::unique_ptr<Communicator> node,
       places(static_cast<uint64_t>(onNode->size())),
       nodes(static_cast<uint64_t>(acrossNodes->size())) {}
 
-int NodeCommunicator::position() const {
-  return acrossNodes->position() * onNode->size() + onNode->position();
-}
-
-int NodeCommunicator::size() const { return acrossNodes->size() * onNode->size(); }
-
 Result<void> NodeCommunicator::allGather(const void *x, void *d, uint64_t bytes) {
   const uint64_t most = std::min(bytes, kScratchBytes / (places * nodes) + 1);
   scratch.resize(std::max(scratch.size(), nodes * (1 + places) * most));

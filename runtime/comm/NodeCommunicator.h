@@ -34,8 +34,10 @@ class NodeCommunicator final : public Communicator {
 public:
   NodeCommunicator(std::unique_ptr<Communicator> onNode, std::unique_ptr<Communicator> acrossNodes);
 
-  int position() const override;
-  int size() const override;
+  int position() const override {
+    return acrossNodes->position() * onNode->size() + onNode->position();
+  }
+  int size() const override { return acrossNodes->size() * onNode->size(); }
   Result<void> allGather(const void *x, void *d, uint64_t bytes) override;
   Result<void> reduceScatter(const void *x, void *d, uint64_t elements, plan::DType dtype) override;
   Result<void> allReduce(void *d, uint64_t elements, plan::DType dtype) override;

@@ -74,8 +74,6 @@ void GemmChoices::read(const std::string &path, Origin origin) {
       entries[key] = {std::move(choice), origin};
 }
 
-void GemmChoices::readRun(const std::string &path) { read(path, Origin::Run); }
-
 void GemmChoices::readCache(const std::string &path) {
   if (measuring && !path.empty())
     read(path, Origin::Cache);
@@ -210,8 +208,6 @@ std::string GemmChoices::formerDevice() const {
       return key.device;
   return "";
 }
-
-std::vector<std::string> GemmChoices::takeWarnings() { return std::exchange(warnings, {}); }
 
 Result<void> chooseTogether(GemmChoices *choices, World *world,
                             const std::function<Result<void>()> &choose) {

@@ -21,6 +21,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lmc {
@@ -54,7 +55,7 @@ public:
 
   // Read the choices of a file, which may be missing. A file that cannot be read gives a warning.
   void readCache(const std::string &path);
-  void readRun(const std::string &path);
+  void readRun(const std::string &path) { read(path, Origin::Run); }
 
   // Returns the choice for `key`. A device that cannot use it must call add() with another one.
   std::optional<GemmChoice> find(const GemmKey &key);
@@ -88,7 +89,7 @@ public:
   // Returns the products for which the device could not use the choice of the run or of a rank.
   const std::vector<std::string> &rejected() const { return rejectedProducts; }
   // Returns the warnings since the last call.
-  std::vector<std::string> takeWarnings();
+  std::vector<std::string> takeWarnings() { return std::exchange(warnings, {}); }
 
 private:
   enum class Origin { Run, Rank, Cache, Measured, Fixed }; // Rank: another rank of this run
