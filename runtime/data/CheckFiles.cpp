@@ -85,9 +85,9 @@ void warnOfTokenizers(const TokenFiles &files, Warnings &warnings) {
   }
 }
 
-// `isUsed` is true if the run needs to know where documents end.
-Result<void> checkDocuments(const DataOptions &options, const TokenFile &file, bool isUsed,
+Result<void> checkDocuments(const DataOptions &options, const TokenFile &file,
                             Warnings &warnings) {
+  const bool isUsed = options.documentMask || options.documentLossMask;
   if (file.hasDocuments() || (!isUsed && options.endOfDocument < 0))
     return {};
   if (options.endOfDocument < 0)
@@ -142,8 +142,7 @@ Result<std::vector<std::string>> checkFiles(const DataOptions &options, const To
       return Error{fmt::format("{} does not say where its documents start, which data.packing = "
                                "\"best_fit\" needs; make the file with: lmc-data pack",
                                file->path())};
-    LMC_TRY(
-        checkDocuments(options, *file, options.documentMask || options.documentLossMask, warnings));
+    LMC_TRY(checkDocuments(options, *file, warnings));
   }
   if (!options.bestFit)
     LMC_TRY(checkLengths(options, files, warnings));

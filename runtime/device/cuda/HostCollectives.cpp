@@ -14,7 +14,13 @@ public:
   Result<void> start(const CollectiveCall &call, CUstream stream, CUevent) override {
     Communicator &group = world.along(call.axis);
     const bool inPlace = call.kind == plan::CollectiveKind::AllReduce;
-    LMC_TRY(reserve(call.dBytes + (inPlace ? 0 : call.xBytes)));
+    const uint64_t bytes = call.dBytes + (inPlace ? 0 : call.xBytes);
+    if (bytes > reserved) {
+      LMC_TRY(allocatePinned(
+          driver, bytes, fmt::format("allocate {} bytes of pinned memory for a collective", bytes),
+          staging));
+      reserved = bytes;
+    }
     char *d = static_cast<char *>(staging.get()), *x = inPlace ? d : d + call.dBytes;
     LMC_CUDA(driver, cuMemcpyDtoHAsync(x, call.x, call.xBytes, stream), "copy to the host");
     LMC_CUDA(driver, cuStreamSynchronize(stream), "run what a collective waits for");
@@ -26,16 +32,6 @@ public:
   }
 
 private:
-  Result<void> reserve(uint64_t bytes) {
-    if (bytes <= reserved)
-      return {};
-    LMC_TRY(allocatePinned(
-        driver, bytes, fmt::format("allocate {} bytes of pinned memory for a collective", bytes),
-        staging));
-    reserved = bytes;
-    return {};
-  }
-
   const Driver &driver;
   World &world;
   PinnedMemory staging;

@@ -44,7 +44,7 @@ Result<ordered_json> copyThereAndBack(const Driver &driver) {
                       {"ok", std::memcmp(source.get(), target.get(), kCopiedBytes) == 0}};
 }
 
-Result<ordered_json> describe(const Driver &driver, const Gpu &gpu, int index) {
+Result<ordered_json> describe(const Gpu &gpu, int index) {
   LMC_LET(free, gpu.freeBytes());
   return ordered_json{{"index", index},
                       {"name", gpu.name},
@@ -85,7 +85,7 @@ ordered_json describeGpus() {
       problem(gpu.error());
       continue;
     }
-    auto facts = describe(**driver, *gpu, index);
+    auto facts = describe(*gpu, index);
     if (!facts) {
       problem(facts.error());
       continue;
