@@ -1,6 +1,5 @@
-// A fingerprint identifies a token file by its format, size and token count, and by hashes of its
-// header and of a sample. A change outside of the sample is noticed only if the header has a
-// checksum.
+// A fingerprint identifies a token file. A change outside of the sample is noticed only if the header
+// has a checksum.
 #pragma once
 
 #include "ground/support/Result.h"

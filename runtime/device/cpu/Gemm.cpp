@@ -133,9 +133,8 @@ template <typename Shape> Result<GemmLibrary> GemmCache::choose(const Shape &sha
   return *named(best->implementation);
 }
 
-// A product that needs more than this time, in seconds, at the peak speed of the machine is timed
-// with a smaller shape (probeOf()). With this limit, all products of a model are timed in about ten
-// seconds.
+// A product that needs more than this time, in seconds, at the machine's peak speed is timed with a
+// smaller shape (probeOf()). All products of a model are then timed in about ten seconds.
 static constexpr double kProbeSeconds = 0.04;
 static constexpr int kTimedRuns = 4;
 
