@@ -85,8 +85,7 @@ void warnOfTokenizers(const TokenFiles &files, Warnings &warnings) {
   }
 }
 
-Result<void> checkDocuments(const DataOptions &options, const TokenFile &file,
-                            Warnings &warnings) {
+Result<void> checkDocuments(const DataOptions &options, const TokenFile &file, Warnings &warnings) {
   const bool isUsed = options.documentMask || options.documentLossMask;
   if (file.hasDocuments() || (!isUsed && options.endOfDocument < 0))
     return {};

@@ -1,5 +1,5 @@
-// A fingerprint identifies a token file. A change outside of the sample is noticed only if the header
-// has a checksum.
+// A fingerprint identifies a token file. A change outside of the sample is noticed only if the
+// header has a checksum.
 #pragma once
 
 #include "ground/support/Result.h"
