@@ -105,19 +105,99 @@ public:
   Result<void> submit(Executable &executable) override;
   Result<std::vector<CommandTime>> submitTimed(Executable &executable,
                                                const AfterCommand &after) override;
-  Result<std::unique_ptr<HostBuffer>> hostBuffer(uint64_t bytes) override;
-  Result<void> upload(const ArenaRange &to, const HostBuffer &from, uint64_t offset) override;
-  Result<void> download(const ArenaRange &from, HostBuffer &to, uint64_t offset) override;
-  Result<std::unique_ptr<Mark>> makeMark() override;
-  Result<void> place(Mark &mark) override;
-  Result<void> wait(Mark &mark) override;
-  Result<bool> reached(Mark &mark) override;
-  Result<double> secondsBetween(const Mark &from, const Mark &to) override;
-  Result<void> synchronize() override;
+  Result<std::unique_ptr<HostBuffer>> hostBuffer(uint64_t bytes) override {
+    LMC_TRY(gpu.use());
+    PinnedMemory memory;
+    LMC_TRY(allocatePinned(driver, bytes, fmt::format("allocate {} bytes of pinned memory", bytes),
+                           memory));
+    std::memset(memory.get(), 0, bytes);
+    return std::unique_ptr<HostBuffer>(
+        std::make_unique<PinnedBuffer>(*this, std::move(memory), bytes));
+  }
+
+  Result<void> upload(const ArenaRange &to, const HostBuffer &from, uint64_t offset) override {
+    LMC_TRY(checkRange(plan, to));
+    LMC_TRY(checkRange(from, offset, to.bytes));
+    LMC_TRY(gpu.use());
+    const Progress::Wait marked = waiting();
+    return checkWork(
+        driver.cuMemcpyHtoDAsync(address(to), from.data() + offset, to.bytes, stream.get()));
+  }
+
+  Result<void> download(const ArenaRange &from, HostBuffer &to, uint64_t offset) override {
+    LMC_TRY(checkRange(plan, from));
+    LMC_TRY(checkRange(to, offset, from.bytes));
+    LMC_TRY(gpu.use());
+    const Progress::Wait marked = waiting();
+    return checkWork(
+        driver.cuMemcpyDtoHAsync(to.data() + offset, address(from), from.bytes, stream.get()));
+  }
+
+  Result<std::unique_ptr<Mark>> makeMark() override {
+    LMC_TRY(gpu.use());
+    auto mark = std::make_unique<CudaMark>();
+    LMC_TRY(makeEvent(driver, /*timed=*/true, mark->event));
+    return std::unique_ptr<Mark>(std::move(mark));
+  }
+
+  Result<void> place(Mark &mark) override {
+    LMC_TRY(gpu.use());
+    auto &at = static_cast<CudaMark &>(mark);
+    const Progress::Wait marked = waiting();
+    LMC_TRY(checkWork(driver.cuEventRecord(at.event.get(), stream.get())));
+    at.placed = true;
+    at.runs = submittedRuns();
+    return {};
+  }
+
+  Result<void> wait(Mark &mark) override {
+    auto &at = static_cast<CudaMark &>(mark);
+    LMC_TRY(checkWork(CUDA_SUCCESS));
+    if (!at.placed)
+      return {};
+    LMC_TRY(gpu.use());
+    LMC_TRY(awaitEvent(at.event.get()));
+    setComplete(at.runs);
+    return {};
+  }
+
+  Result<bool> reached(Mark &mark) override {
+    auto &at = static_cast<CudaMark &>(mark);
+    LMC_TRY(checkWork(CUDA_SUCCESS));
+    if (!at.placed)
+      return true;
+    LMC_TRY(gpu.use());
+    const CUresult result = driver.cuEventQuery(at.event.get());
+    if (result == CUDA_ERROR_NOT_READY)
+      return false;
+    LMC_TRY(checkWork(result));
+    setComplete(at.runs);
+    return true;
+  }
+
+  Result<double> secondsBetween(const Mark &from, const Mark &to) override {
+    LMC_TRY(gpu.use());
+    float milliseconds = 0;
+    LMC_TRY(checkWork(driver.cuEventElapsedTime(&milliseconds,
+                                                static_cast<const CudaMark &>(from).event.get(),
+                                                static_cast<const CudaMark &>(to).event.get())));
+    return milliseconds * 1e-3;
+  }
+
+  Result<void> synchronize() override {
+    LMC_TRY(checkWork(CUDA_SUCCESS));
+    LMC_TRY(gpu.use());
+    const uint64_t runs = submittedRuns();
+    LMC_TRY(checkWork(awaitStream()));
+    setComplete(runs);
+    return {};
+  }
+
   Result<bool> initialize(int variable, const HeldPart &part, uint64_t seed) override;
   Result<void> copyIn(int slice, const void *source, uint64_t bytes, uint64_t offset) override {
     return copy(slice, const_cast<void *>(source), /*toGpu=*/true, bytes, offset);
   }
+
   Result<void> copyOut(int slice, void *target, uint64_t bytes, uint64_t offset) override {
     return copy(slice, target, /*toGpu=*/false, bytes, offset);
   }
@@ -151,25 +231,42 @@ private:
   Progress::Wait waiting() const {
     return Progress::Wait(options.world ? &options.world->progress() : nullptr, "its device");
   }
+
   Result<void> awaitEvent(CUevent event) {
     return checkWork(await(driver.cuEventSynchronize, driver.cuEventQuery, event));
   }
+
   Result<void> awaitStream() {
     return await(driver.cuStreamSynchronize, driver.cuStreamQuery, stream.get());
   }
+
   Result<void> run(const CudaExecutable &executable, uint32_t command);
   // Prepares a run of a recorded function.
   Result<CudaExecutable *> begin(Executable &executable);
   CUdeviceptr address(const ArenaRange &range) const {
     return arenas[range.arena].get() + range.offset;
   }
-  Result<void> resultOf(CUresult result) const;
+
+  Result<void> resultOf(CUresult result) const {
+    if (result == CUDA_SUCCESS)
+      return {};
+    return failed("the GPU failed: {}", driver.text(result));
+  }
+
   // Returns an error if `result` or an earlier result is one.
   Result<void> checkWork(const Result<void> &result);
   Result<void> checkWork(CUresult result) { return checkWork(resultOf(result)); }
   // The first `runs` runs of functions are complete.
-  void setComplete(uint64_t runs);
-  uint64_t submittedRuns();
+  void setComplete(uint64_t runs) {
+    std::lock_guard lock(workMutex);
+    while (!pending.empty() && submitted - pending.size() < runs)
+      pending.pop_front();
+  }
+  uint64_t submittedRuns() {
+    std::lock_guard lock(workMutex);
+    return submitted;
+  }
+
   // Returns the runs that may have failed, as text for an error.
   std::string suspects() const;
 
@@ -477,12 +574,6 @@ Result<void> CudaDevice::capture(const CudaExecutable &executable, Part &part) {
   return {};
 }
 
-Result<void> CudaDevice::resultOf(CUresult result) const {
-  if (result == CUDA_SUCCESS)
-    return {};
-  return failed("the GPU failed: {}", driver.text(result));
-}
-
 Result<void> CudaDevice::checkWork(const Result<void> &result) {
   std::lock_guard lock(workMutex);
   if (!failure && !result) {
@@ -504,17 +595,6 @@ std::string CudaDevice::suspects() const {
                      options.checkEveryCommand
                          ? ""
                          : "; start again with --check-commands to learn the op");
-}
-
-void CudaDevice::setComplete(uint64_t runs) {
-  std::lock_guard lock(workMutex);
-  while (!pending.empty() && submitted - pending.size() < runs)
-    pending.pop_front();
-}
-
-uint64_t CudaDevice::submittedRuns() {
-  std::lock_guard lock(workMutex);
-  return submitted;
 }
 
 Result<void> CudaDevice::run(const CudaExecutable &executable, uint32_t command) {
@@ -609,94 +689,6 @@ Result<std::vector<CommandTime>> CudaDevice::submitTimed(Executable &executable,
     start += times.back().seconds;
   }
   return times;
-}
-
-Result<std::unique_ptr<HostBuffer>> CudaDevice::hostBuffer(uint64_t bytes) {
-  LMC_TRY(gpu.use());
-  PinnedMemory memory;
-  LMC_TRY(allocatePinned(driver, bytes, fmt::format("allocate {} bytes of pinned memory", bytes),
-                         memory));
-  std::memset(memory.get(), 0, bytes);
-  return std::unique_ptr<HostBuffer>(
-      std::make_unique<PinnedBuffer>(*this, std::move(memory), bytes));
-}
-
-Result<void> CudaDevice::upload(const ArenaRange &to, const HostBuffer &from, uint64_t offset) {
-  LMC_TRY(checkRange(plan, to));
-  LMC_TRY(checkRange(from, offset, to.bytes));
-  LMC_TRY(gpu.use());
-  const Progress::Wait marked = waiting();
-  return checkWork(driver.cuMemcpyHtoDAsync(address(to), from.data() + offset, to.bytes,
-                                            stream.get()));
-}
-
-Result<void> CudaDevice::download(const ArenaRange &from, HostBuffer &to, uint64_t offset) {
-  LMC_TRY(checkRange(plan, from));
-  LMC_TRY(checkRange(to, offset, from.bytes));
-  LMC_TRY(gpu.use());
-  const Progress::Wait marked = waiting();
-  return checkWork(driver.cuMemcpyDtoHAsync(to.data() + offset, address(from), from.bytes,
-                                            stream.get()));
-}
-
-Result<std::unique_ptr<Mark>> CudaDevice::makeMark() {
-  LMC_TRY(gpu.use());
-  auto mark = std::make_unique<CudaMark>();
-  LMC_TRY(makeEvent(driver, /*timed=*/true, mark->event));
-  return std::unique_ptr<Mark>(std::move(mark));
-}
-
-Result<void> CudaDevice::place(Mark &mark) {
-  LMC_TRY(gpu.use());
-  auto &at = static_cast<CudaMark &>(mark);
-  const Progress::Wait marked = waiting();
-  LMC_TRY(checkWork(driver.cuEventRecord(at.event.get(), stream.get())));
-  at.placed = true;
-  at.runs = submittedRuns();
-  return {};
-}
-
-Result<void> CudaDevice::wait(Mark &mark) {
-  auto &at = static_cast<CudaMark &>(mark);
-  LMC_TRY(checkWork(CUDA_SUCCESS));
-  if (!at.placed)
-    return {};
-  LMC_TRY(gpu.use());
-  LMC_TRY(awaitEvent(at.event.get()));
-  setComplete(at.runs);
-  return {};
-}
-
-Result<bool> CudaDevice::reached(Mark &mark) {
-  auto &at = static_cast<CudaMark &>(mark);
-  LMC_TRY(checkWork(CUDA_SUCCESS));
-  if (!at.placed)
-    return true;
-  LMC_TRY(gpu.use());
-  const CUresult result = driver.cuEventQuery(at.event.get());
-  if (result == CUDA_ERROR_NOT_READY)
-    return false;
-  LMC_TRY(checkWork(result));
-  setComplete(at.runs);
-  return true;
-}
-
-Result<double> CudaDevice::secondsBetween(const Mark &from, const Mark &to) {
-  LMC_TRY(gpu.use());
-  float milliseconds = 0;
-  LMC_TRY(checkWork(driver.cuEventElapsedTime(&milliseconds,
-                                              static_cast<const CudaMark &>(from).event.get(),
-                                              static_cast<const CudaMark &>(to).event.get())));
-  return milliseconds * 1e-3;
-}
-
-Result<void> CudaDevice::synchronize() {
-  LMC_TRY(checkWork(CUDA_SUCCESS));
-  LMC_TRY(gpu.use());
-  const uint64_t runs = submittedRuns();
-  LMC_TRY(checkWork(awaitStream()));
-  setComplete(runs);
-  return {};
 }
 
 Result<bool> CudaDevice::initialize(int index, const HeldPart &part, uint64_t seed) {

@@ -99,12 +99,127 @@ public:
         (void)library.ncclCommDestroy(comm);
   }
 
-  Result<void> prepare();
-  Result<void> connect(plan::Axis axis);
-  Result<void> start(const CollectiveCall &call, CUstream stream, CUevent ended) override;
+  Result<void> prepare() {
+    // With the highest priority, a collective starts before other waiting kernels.
+    CUstream made = nullptr;
+    int least = 0, greatest = 0;
+    LMC_CUDA(driver, cuCtxGetStreamPriorityRange(&least, &greatest), "create a stream");
+    LMC_CUDA(driver, cuStreamCreateWithPriority(&made, CU_STREAM_NON_BLOCKING, greatest),
+             "create a stream");
+    own = Stream(driver, made);
+    return makeEvent(driver, /*timed=*/false, fork);
+  }
+
+  Result<void> connect(plan::Axis axis) {
+    Communicator &group = world.along(axis);
+    struct {
+      ncclUniqueId id;
+      ncclResult_t result;
+    } name{};
+    if (group.position() == 0)
+      name.result = library.ncclGetUniqueId(&name.id);
+    LMC_TRY(group.broadcast(&name, sizeof name, 0));
+    LMC_TRY(library.check(name.result, "name a communicator"));
+    // NCCL waits for ever for a rank that has failed, so another thread makes the call.
+    struct Made {
+      ncclComm_t comm = nullptr;
+      Result<void> result;
+    };
+    std::promise<Made> promise;
+    std::future<Made> made = promise.get_future();
+    std::thread([promise = std::move(promise), library = library, &gpu = gpu, id = name.id,
+                 size = group.size(), position = group.position()]() mutable {
+      Made made;
+      made.result = gpu.use();
+      if (made.result)
+        made.result = library.check(library.ncclCommInitRank(&made.comm, size, id, position),
+                                    "connect the GPUs");
+      promise.set_value(std::move(made));
+    }).detach();
+    if (made.wait_for(kJoin) != std::future_status::ready)
+      return Error{
+          fmt::format("the {} ranks along the axis '{}' have not connected their GPUs by NCCL "
+                      "in {} s; the errors of the others, or NCCL_DEBUG=INFO, tell why",
+                      group.size(), plan::EnumNameAxis(axis), kJoin.count()),
+          ExitCode::RankFailed};
+    Made done = made.get();
+    at(axis) = done.comm;
+    return done.result;
+  }
+
+  Result<void> start(const CollectiveCall &call, CUstream stream, CUevent ended) override {
+    const ncclComm_t comm = at(call.axis);
+    if (aborted || !comm)
+      return Error{"the GPUs are no longer connected", ExitCode::RankFailed};
+    LMC_CUDA(driver, cuEventRecord(fork.get(), stream), "start a collective");
+    LMC_CUDA(driver, cuStreamWaitEvent(own.get(), fork.get(), 0), "start a collective");
+    const auto *x = reinterpret_cast<const void *>(call.x);
+    auto *d = reinterpret_cast<void *>(call.d);
+    const uint64_t elements = call.dBytes / byteWidth(call.dtype);
+    const ncclDataType_t type = ncclTypeOf(call.dtype);
+    switch (call.kind) {
+    case plan::CollectiveKind::AllGather: // copies bytes, so it works for every dtype
+      LMC_TRY(library.check(library.ncclAllGather(x, d, call.xBytes, ncclInt8, comm, own.get()),
+                            "gather", comm));
+      break;
+    case plan::CollectiveKind::ReduceScatter:
+      LMC_TRY(
+          library.check(library.ncclReduceScatter(x, d, elements, type, ncclSum, comm, own.get()),
+                        "reduce and scatter", comm));
+      break;
+    case plan::CollectiveKind::AllReduce:
+      LMC_TRY(library.check(library.ncclAllReduce(x, d, elements, type, ncclSum, comm, own.get()),
+                            "reduce", comm));
+      break;
+    }
+    LMC_CUDA(driver, cuEventRecord(ended, own.get()), "end a collective");
+    return {};
+  }
+
   bool byHost() const override { return false; }
-  Result<void> check() override;
-  void abort() override;
+  Result<void> check() override {
+    if (aborted)
+      return Error{"the GPUs are no longer connected", ExitCode::RankFailed};
+    Result<void> found;
+    for (ncclComm_t comm : comms) {
+      if (!comm)
+        continue;
+      ncclResult_t result = ncclSuccess;
+      found = library.check(library.ncclCommGetAsyncError(comm, &result), "say how it goes", comm);
+      if (found && result != ncclInProgress)
+        found = library.check(result, "go on with a collective", comm);
+      if (!found)
+        break;
+    }
+    if (const std::optional<Error> loss = found ? world.loss() : std::nullopt) {
+      const auto now = std::chrono::steady_clock::now();
+      if (now - lossSeen.value_or(now) >= kGrace)
+        found = *loss;
+      lossSeen = lossSeen.value_or(now);
+    }
+    if (!found)
+      abort();
+    return found;
+  }
+
+  void abort() override {
+    if (aborted.exchange(true))
+      return;
+    // ncclCommAbort stops the collectives of a communicator, and then waits until no graph has one.
+    // A running graph may have collectives of several communicators, and can be destroyed only when
+    // all are stopped. So threads abort the communicators while this one destroys the graphs.
+    std::vector<std::thread> aborts;
+    for (ncclComm_t &comm : comms)
+      if (comm)
+        aborts.emplace_back([this, ending = std::exchange(comm, nullptr)] {
+          (void)gpu.use();
+          (void)library.ncclCommAbort(ending);
+        });
+    dropGraphs();
+    for (std::thread &each : aborts)
+      each.join();
+    (void)driver.cuStreamSynchronize(own.get());
+  }
 
 private:
   ncclComm_t &at(plan::Axis axis) { return comms[static_cast<size_t>(axis)]; }
@@ -120,127 +235,6 @@ private:
   Stream own;
   Event fork; // reached when the commands before a collective are complete
 };
-
-Result<void> NcclCollectives::prepare() {
-  // With the highest priority, a collective starts before other waiting kernels.
-  CUstream made = nullptr;
-  int least = 0, greatest = 0;
-  LMC_CUDA(driver, cuCtxGetStreamPriorityRange(&least, &greatest), "create a stream");
-  LMC_CUDA(driver, cuStreamCreateWithPriority(&made, CU_STREAM_NON_BLOCKING, greatest),
-           "create a stream");
-  own = Stream(driver, made);
-  return makeEvent(driver, /*timed=*/false, fork);
-}
-
-Result<void> NcclCollectives::connect(plan::Axis axis) {
-  Communicator &group = world.along(axis);
-  struct {
-    ncclUniqueId id;
-    ncclResult_t result;
-  } name{};
-  if (group.position() == 0)
-    name.result = library.ncclGetUniqueId(&name.id);
-  LMC_TRY(group.broadcast(&name, sizeof name, 0));
-  LMC_TRY(library.check(name.result, "name a communicator"));
-  // NCCL waits for ever for a rank that has failed, so another thread makes the call.
-  struct Made {
-    ncclComm_t comm = nullptr;
-    Result<void> result;
-  };
-  std::promise<Made> promise;
-  std::future<Made> made = promise.get_future();
-  std::thread([promise = std::move(promise), library = library, &gpu = gpu, id = name.id,
-               size = group.size(), position = group.position()]() mutable {
-    Made made;
-    made.result = gpu.use();
-    if (made.result)
-      made.result = library.check(library.ncclCommInitRank(&made.comm, size, id, position),
-                                  "connect the GPUs");
-    promise.set_value(std::move(made));
-  }).detach();
-  if (made.wait_for(kJoin) != std::future_status::ready)
-    return Error{
-        fmt::format("the {} ranks along the axis '{}' have not connected their GPUs by NCCL "
-                    "in {} s; the errors of the others, or NCCL_DEBUG=INFO, tell why",
-                    group.size(), plan::EnumNameAxis(axis), kJoin.count()),
-        ExitCode::RankFailed};
-  Made done = made.get();
-  at(axis) = done.comm;
-  return done.result;
-}
-
-Result<void> NcclCollectives::start(const CollectiveCall &call, CUstream stream, CUevent ended) {
-  const ncclComm_t comm = at(call.axis);
-  if (aborted || !comm)
-    return Error{"the GPUs are no longer connected", ExitCode::RankFailed};
-  LMC_CUDA(driver, cuEventRecord(fork.get(), stream), "start a collective");
-  LMC_CUDA(driver, cuStreamWaitEvent(own.get(), fork.get(), 0), "start a collective");
-  const auto *x = reinterpret_cast<const void *>(call.x);
-  auto *d = reinterpret_cast<void *>(call.d);
-  const uint64_t elements = call.dBytes / byteWidth(call.dtype);
-  const ncclDataType_t type = ncclTypeOf(call.dtype);
-  switch (call.kind) {
-  case plan::CollectiveKind::AllGather: // copies bytes, so it works for every dtype
-    LMC_TRY(library.check(library.ncclAllGather(x, d, call.xBytes, ncclInt8, comm, own.get()),
-                          "gather", comm));
-    break;
-  case plan::CollectiveKind::ReduceScatter:
-    LMC_TRY(library.check(library.ncclReduceScatter(x, d, elements, type, ncclSum, comm, own.get()),
-                          "reduce and scatter", comm));
-    break;
-  case plan::CollectiveKind::AllReduce:
-    LMC_TRY(library.check(library.ncclAllReduce(x, d, elements, type, ncclSum, comm, own.get()),
-                          "reduce", comm));
-    break;
-  }
-  LMC_CUDA(driver, cuEventRecord(ended, own.get()), "end a collective");
-  return {};
-}
-
-Result<void> NcclCollectives::check() {
-  if (aborted)
-    return Error{"the GPUs are no longer connected", ExitCode::RankFailed};
-  Result<void> found;
-  for (ncclComm_t comm : comms) {
-    if (!comm)
-      continue;
-    ncclResult_t result = ncclSuccess;
-    found = library.check(library.ncclCommGetAsyncError(comm, &result), "say how it goes", comm);
-    if (found && result != ncclInProgress)
-      found = library.check(result, "go on with a collective", comm);
-    if (!found)
-      break;
-  }
-  if (const std::optional<Error> loss = found ? world.loss() : std::nullopt) {
-    const auto now = std::chrono::steady_clock::now();
-    if (now - lossSeen.value_or(now) >= kGrace)
-      found = *loss;
-    lossSeen = lossSeen.value_or(now);
-  }
-  if (!found)
-    abort();
-  return found;
-}
-
-void NcclCollectives::abort() {
-  if (aborted.exchange(true))
-    return;
-  // ncclCommAbort stops the collectives of a communicator, and then waits until no graph has one.
-  // A running graph may have collectives of several communicators, and can be destroyed only when
-  // all are stopped. So threads abort the communicators while this one destroys the graphs.
-  std::vector<std::thread> aborts;
-  for (ncclComm_t &comm : comms)
-    if (comm)
-      aborts.emplace_back([this, ending = std::exchange(comm, nullptr)] {
-        (void)gpu.use();
-        (void)library.ncclCommAbort(ending);
-      });
-  dropGraphs();
-  for (std::thread &each : aborts)
-    each.join();
-  (void)driver.cuStreamSynchronize(own.get());
-}
-
 } // namespace
 
 Result<std::unique_ptr<Collectives>> openNccl(const Driver &driver, const Gpu &gpu, World &world,
