@@ -47,7 +47,16 @@ static std::vector<WayResult> resultsOf(const TwoWayProduct &command) {
 class ProductWays::Trial {
 public:
   static Result<Trial> prepare(const Driver &driver, const Gpu &gpu, const TwoWayProduct &command,
-                               CUstream stream);
+                               CUstream stream) {
+    Trial trial(driver, stream);
+    LMC_TRY(trial.allocate(gpu, command));
+    LMC_TRY(trial.fill(command.shape.input));
+    if (command.experts)
+      LMC_TRY(trial.setOffsets(command));
+    for (Event *event : {&trial.begin, &trial.end})
+      LMC_TRY(makeEvent(driver, /*timed=*/true, *event));
+    return trial;
+  }
   Trial(Trial &&) = default;
   // Waits until the GPU no longer uses the memory.
   ~Trial() {
@@ -56,18 +65,100 @@ public:
   }
 
   // Returns three rows of each needed result: the first, one between and the last.
-  Result<std::vector<std::vector<double>>> results(const TwoWayProduct &command) const;
+  Result<std::vector<std::vector<double>>> results(const TwoWayProduct &command) const {
+    const uint64_t m = command.shape.m;
+    std::vector<std::vector<double>> copied;
+    for (const WayResult &result : resultsOf(command))
+      for (uint64_t number : {uint64_t(0), m * 5 / 8, m - 1}) {
+        if (!result.isNeeded)
+          break;
+        const uint64_t bytes = result.columns * byteWidth(command.shape.output);
+        LMC_CUDA(*driver,
+                 cuMemcpyDtoHAsync(row.get(), at.*result.at + number * bytes, bytes, stream),
+                 "copy results");
+        LMC_CUDA(*driver, cuStreamSynchronize(stream), "run a matrix product");
+        convertFloats(command.shape.output, row.get(), plan::DType::F64,
+                      copied.emplace_back(result.columns).data(), result.columns);
+      }
+    return copied;
+  }
+
   // Overwrites the results, so that old ones cannot be mistaken for new ones.
-  Result<void> forget(const TwoWayProduct &command) const;
+  Result<void> forget(const TwoWayProduct &command) const {
+    const uint64_t columnBytes = command.shape.m * byteWidth(command.shape.output);
+    for (const WayResult &result : resultsOf(command))
+      LMC_CUDA(*driver, cuMemsetD8Async(at.*result.at, 0xff, result.columns * columnBytes, stream),
+               "overwrite results");
+    return {};
+  }
 
   WayAddresses at;
   Event begin, end;
 
 private:
   Trial(const Driver &driver, CUstream stream) : driver(&driver), stream(stream) {}
-  Result<void> allocate(const Gpu &gpu, const TwoWayProduct &command);
-  Result<void> fill(plan::DType dtype);
-  Result<void> setOffsets(const TwoWayProduct &command);
+  Result<void> allocate(const Gpu &gpu, const TwoWayProduct &command) {
+    const ProductShape &shape = command.shape;
+    const uint64_t width = byteWidth(shape.input), result = shape.m * command.columns() * width;
+    parts = {{&WayAddresses::left, shape.m * shape.k * width, true},
+             {&WayAddresses::weight,
+              std::max(uint64_t(1), command.experts) * shape.k * shape.n * width, true},
+             {&WayAddresses::result, result, true},
+             {&WayAddresses::halves, command.kind == Kind::Experts ? 0 : 2 * result, true},
+             {&WayAddresses::gradients, command.kind == Kind::Gradient ? 2 * result : 0, true},
+             {&WayAddresses::offsets, command.experts ? 4 * (command.experts + 1) : 0, false},
+             {&WayAddresses::workspace, shape.workspaceBytes, false}};
+    auto padded = [](uint64_t bytes) { return (bytes + 255) / 256 * 256; };
+    uint64_t total = 0;
+    for (const Part &part : parts)
+      total += padded(part.bytes);
+    CUdeviceptr next = 0;
+    LMC_TRY(gpu.requireFree(total, "to try ways of matrix products"));
+    LMC_CUDA(*driver, cuMemAlloc(&next, total),
+             fmt::format("allocate {} bytes to try ways of matrix products", total));
+    memory = DeviceMemory(*driver, next);
+    for (const Part &part : parts) {
+      at.*part.at = next;
+      next += padded(part.bytes);
+    }
+    return allocatePinned(*driver,
+                          std::max(2 * command.columns() * width, 4 * (command.experts + 1)),
+                          "allocate pinned memory", row);
+  }
+
+  // Fills the inputs with random values between -1/2 and 1/2, because a GPU multiplies zeros faster
+  // than data. The values repeat after a prime number of elements, so that no two rows are equal.
+  Result<void> fill(plan::DType dtype) {
+    constexpr uint64_t kValues = 524287;
+    const uint64_t patternBytes = kValues * byteWidth(dtype);
+    PinnedMemory pattern;
+    LMC_TRY(allocatePinned(*driver, patternBytes, "allocate pinned memory", pattern));
+    std::vector<double> values(kValues);
+    std::mt19937_64 generator(1);
+    std::uniform_real_distribution<float> uniform(-0.5f, 0.5f);
+    for (double &value : values)
+      value = uniform(generator);
+    if (!convertFloats(plan::DType::F64, values.data(), dtype, pattern.get(), kValues))
+      return failed("only floating-point matrices can be multiplied");
+    for (const Part &part : parts)
+      for (uint64_t from = 0; part.isRandom && from < part.bytes; from += patternBytes)
+        LMC_CUDA(*driver,
+                 cuMemcpyHtoDAsync(at.*part.at + from, pattern.get(),
+                                   std::min(patternBytes, part.bytes - from), stream),
+                 "copy random values");
+    LMC_CUDA(*driver, cuStreamSynchronize(stream), "copy random values");
+    return {};
+  }
+
+  Result<void> setOffsets(const TwoWayProduct &command) {
+    auto *offsets = static_cast<int32_t *>(row.get());
+    for (uint64_t e = 0; e <= command.experts; ++e)
+      offsets[e] = static_cast<int32_t>(command.shape.m * e / command.experts);
+    LMC_CUDA(*driver, cuMemcpyHtoDAsync(at.offsets, offsets, 4 * (command.experts + 1), stream),
+             "copy the offsets of experts");
+    LMC_CUDA(*driver, cuStreamSynchronize(stream), "copy the offsets of experts");
+    return {};
+  }
 
   struct Part {
     CUdeviceptr WayAddresses::*at;
@@ -80,108 +171,6 @@ private:
   DeviceMemory memory;
   PinnedMemory row; // for copies of a row of a result, or of the offsets
 };
-
-Result<void> ProductWays::Trial::allocate(const Gpu &gpu, const TwoWayProduct &command) {
-  const ProductShape &shape = command.shape;
-  const uint64_t width = byteWidth(shape.input), result = shape.m * command.columns() * width;
-  parts = {{&WayAddresses::left, shape.m * shape.k * width, true},
-           {&WayAddresses::weight,
-            std::max(uint64_t(1), command.experts) * shape.k * shape.n * width, true},
-           {&WayAddresses::result, result, true},
-           {&WayAddresses::halves, command.kind == Kind::Experts ? 0 : 2 * result, true},
-           {&WayAddresses::gradients, command.kind == Kind::Gradient ? 2 * result : 0, true},
-           {&WayAddresses::offsets, command.experts ? 4 * (command.experts + 1) : 0, false},
-           {&WayAddresses::workspace, shape.workspaceBytes, false}};
-  auto padded = [](uint64_t bytes) { return (bytes + 255) / 256 * 256; };
-  uint64_t total = 0;
-  for (const Part &part : parts)
-    total += padded(part.bytes);
-  CUdeviceptr next = 0;
-  LMC_TRY(gpu.requireFree(total, "to try ways of matrix products"));
-  LMC_CUDA(*driver, cuMemAlloc(&next, total),
-           fmt::format("allocate {} bytes to try ways of matrix products", total));
-  memory = DeviceMemory(*driver, next);
-  for (const Part &part : parts) {
-    at.*part.at = next;
-    next += padded(part.bytes);
-  }
-  return allocatePinned(*driver, std::max(2 * command.columns() * width, 4 * (command.experts + 1)),
-                        "allocate pinned memory", row);
-}
-
-// Fills the inputs with random values between -1/2 and 1/2, because a GPU multiplies zeros faster
-// than data. The values repeat after a prime number of elements, so that no two rows are equal.
-Result<void> ProductWays::Trial::fill(plan::DType dtype) {
-  constexpr uint64_t kValues = 524287;
-  const uint64_t patternBytes = kValues * byteWidth(dtype);
-  PinnedMemory pattern;
-  LMC_TRY(allocatePinned(*driver, patternBytes, "allocate pinned memory", pattern));
-  std::vector<double> values(kValues);
-  std::mt19937_64 generator(1);
-  std::uniform_real_distribution<float> uniform(-0.5f, 0.5f);
-  for (double &value : values)
-    value = uniform(generator);
-  if (!convertFloats(plan::DType::F64, values.data(), dtype, pattern.get(), kValues))
-    return failed("only floating-point matrices can be multiplied");
-  for (const Part &part : parts)
-    for (uint64_t from = 0; part.isRandom && from < part.bytes; from += patternBytes)
-      LMC_CUDA(*driver,
-               cuMemcpyHtoDAsync(at.*part.at + from, pattern.get(),
-                                 std::min(patternBytes, part.bytes - from), stream),
-               "copy random values");
-  LMC_CUDA(*driver, cuStreamSynchronize(stream), "copy random values");
-  return {};
-}
-
-Result<void> ProductWays::Trial::setOffsets(const TwoWayProduct &command) {
-  auto *offsets = static_cast<int32_t *>(row.get());
-  for (uint64_t e = 0; e <= command.experts; ++e)
-    offsets[e] = static_cast<int32_t>(command.shape.m * e / command.experts);
-  LMC_CUDA(*driver, cuMemcpyHtoDAsync(at.offsets, offsets, 4 * (command.experts + 1), stream),
-           "copy the offsets of experts");
-  LMC_CUDA(*driver, cuStreamSynchronize(stream), "copy the offsets of experts");
-  return {};
-}
-
-Result<ProductWays::Trial> ProductWays::Trial::prepare(const Driver &driver, const Gpu &gpu,
-                                                       const TwoWayProduct &command,
-                                                       CUstream stream) {
-  Trial trial(driver, stream);
-  LMC_TRY(trial.allocate(gpu, command));
-  LMC_TRY(trial.fill(command.shape.input));
-  if (command.experts)
-    LMC_TRY(trial.setOffsets(command));
-  for (Event *event : {&trial.begin, &trial.end})
-    LMC_TRY(makeEvent(driver, /*timed=*/true, *event));
-  return trial;
-}
-
-Result<std::vector<std::vector<double>>>
-ProductWays::Trial::results(const TwoWayProduct &command) const {
-  const uint64_t m = command.shape.m;
-  std::vector<std::vector<double>> copied;
-  for (const WayResult &result : resultsOf(command))
-    for (uint64_t number : {uint64_t(0), m * 5 / 8, m - 1}) {
-      if (!result.isNeeded)
-        break;
-      const uint64_t bytes = result.columns * byteWidth(command.shape.output);
-      LMC_CUDA(*driver, cuMemcpyDtoHAsync(row.get(), at.*result.at + number * bytes, bytes, stream),
-               "copy results");
-      LMC_CUDA(*driver, cuStreamSynchronize(stream), "run a matrix product");
-      convertFloats(command.shape.output, row.get(), plan::DType::F64,
-                    copied.emplace_back(result.columns).data(), result.columns);
-    }
-  return copied;
-}
-
-Result<void> ProductWays::Trial::forget(const TwoWayProduct &command) const {
-  const uint64_t columnBytes = command.shape.m * byteWidth(command.shape.output);
-  for (const WayResult &result : resultsOf(command))
-    LMC_CUDA(*driver, cuMemsetD8Async(at.*result.at, 0xff, result.columns * columnBytes, stream),
-             "overwrite results");
-  return {};
-}
-
 TwoWayProduct ProductWays::describe(const plan::Plan &plan, const plan::Command &command,
                                     const Kernels &kernels) {
   const std::vector<const plan::Launch *> launches = plan::launchesOf(command);
