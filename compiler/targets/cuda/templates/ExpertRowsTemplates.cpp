@@ -1,6 +1,6 @@
 #include "compiler/targets/cuda/templates/ExpertRowsTemplates.h"
 
-#include "compiler/targets/cuda/templates/TokenSort.h"
+#include "compiler/targets/cuda/templates/ScatterAddLayout.h"
 
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"

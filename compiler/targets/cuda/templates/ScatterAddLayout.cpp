@@ -6,6 +6,26 @@
 
 using namespace lmc::codegen;
 
+// The minimum and maximum of bits per digit of the radix sort. With more bits, the counters of a
+// block's 8 warps would exceed the 48 KiB of shared memory that every GPU gives a block.
+static constexpr int64_t kMaxDigitBits = 10, kFewestDigitBits = 5;
+static constexpr int64_t kMaxItems = 16; // positions per thread, limited by registers
+
+TokenSortTiles lmc::codegen::tokenSortTiles(int64_t rows, int64_t largest) {
+  TokenSortTiles sort;
+  int64_t keyBits = llvm::Log2_64(uint64_t(std::max<int64_t>(largest, 1))) + 1;
+  sort.passes = llvm::divideCeil(keyBits, kMaxDigitBits);
+  sort.digitBits = std::max<int64_t>(kFewestDigitBits, llvm::divideCeil(keyBits, sort.passes));
+  // Every tile reads the digit counts of all tiles. About 32 tiles keep this cheap and still occupy
+  // enough of the GPU.
+  int64_t items = 1;
+  while (items < kMaxItems && rows > 32 * sort.threads * items)
+    items *= 2;
+  sort.tile = sort.threads * items;
+  sort.tiles = llvm::divideCeil(rows, sort.tile);
+  return sort;
+}
+
 ScatterAddLayout lmc::codegen::scatterAddLayout(int64_t rows, int64_t columns, int64_t vocabulary,
                                                 int64_t sumBytes) {
   ScatterAddLayout layout{tokenSortTiles(rows, vocabulary)};

@@ -1,21 +1,31 @@
 // The sizes by which kern.scatter_add on a CUDA device divides its work: of its sort, of its sums,
-// and of the arrays in its workspace.
+// and of the arrays in its workspace. compiler/targets/cuda/device/scatter_add.cuh has the kernels.
 //
-// Tokens are sorted by id, stably, by a radix sort that starts with the least significant digit.
-// Each pass of the sort (one digit) consists of two kernels over the same tiles of positions. The
-// first counts the digits of each tile. The second computes every tile's first position for each
-// digit, and moves the tile's (key, token) pairs to their positions. Then each warp sums `range`
-// sorted positions of some of the columns, one run of equal ids after the other. If a run began in
-// an earlier range, its sum goes to a row of `partials` instead of the result. A last kernel adds
-// these rows to the result in ascending order. The kernels are in
-// compiler/targets/cuda/device/scatter_add.cuh.
+// A radix sort orders the tokens by id, stably, the least significant digit first. Each pass of the
+// sort (one digit) has two kernels: the first counts the digits of each tile of positions, the
+// second moves the tile's (key, token) pairs. Then each warp sums `range` sorted positions of some
+// columns, one run of equal ids after the other. If a run began in an earlier range, its sum goes to
+// a row of `partials`. A last kernel adds these rows to the result in ascending order.
 #pragma once
-
-#include "compiler/targets/cuda/templates/TokenSort.h"
 
 #include <cstdint>
 
 namespace lmc::codegen {
+
+// The sizes of the radix sort TokenSort in scatter_add.cuh.
+struct TokenSortTiles {
+  static constexpr int64_t threads = 256; // threads per thread block
+  int64_t tile = 0;                       // positions per thread block, a multiple of `threads`
+  int64_t tiles = 0;                      // number of thread blocks
+  int64_t digitBits = 0;                  // bits per digit, 5 to 10
+  int64_t passes = 0; // number of passes; passes * digitBits bits can hold every key
+
+  // The bytes of the digit counts, u32 [tiles, 2^digitBits].
+  int64_t countBytes() const { return tiles << (digitBits + 2); }
+};
+
+// Returns the sizes for `rows` keys from 0 to `largest`. Both are below 2^31.
+TokenSortTiles tokenSortTiles(int64_t rows, int64_t largest);
 
 // The keys of the sort are 0..vocabulary. An id outside of the vocabulary has the key `vocabulary`.
 struct ScatterAddLayout : TokenSortTiles {
