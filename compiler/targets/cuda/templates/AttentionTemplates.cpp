@@ -188,14 +188,13 @@ static std::string comment(AttentionPart part, const AttentionTile *tile,
 
 static std::string constants(AttentionPart part, const AttentionTile *tile,
                              const AttentionShape &shape, const CudaArch &arch) {
-  auto boolean = [](bool value) { return value ? "true" : "false"; };
   std::string text = "struct Shape {\n";
   text += formatv("  static constexpr int batch = {0}, seq = {1}, heads = {2}, kvHeads = {3}, "
                   "headDim = {4};\n",
                   shape.batch, shape.seq, shape.heads, shape.kvHeads, shape.headDim);
   text += formatv("  static constexpr int window = {0};\n", shape.window);
-  text += formatv("  static constexpr bool documents = {0}, rope = {1};\n",
-                  boolean(shape.documents), boolean(shape.rope));
+  text += formatv("  static constexpr bool documents = {0}, rope = {1};\n", shape.documents,
+                  shape.rope);
   text += formatv("  static constexpr int qPitch = {0}, kPitch = {1}, vPitch = {2}, outPitch = "
                   "{3};\n",
                   shape.qPitch, shape.kPitch, shape.vPitch, shape.outPitch);
@@ -217,7 +216,7 @@ static std::string constants(AttentionPart part, const AttentionTile *tile,
                     pairsTogether(part, shape, arch));
   if (!byKeys || tile->warpgroups)
     text += formatv("  static constexpr bool {0}Registers = {1};\n", byKeys ? "key" : "query",
-                    boolean(tile->inRegisters));
+                    tile->inRegisters);
   return text + "};\n";
 }
 

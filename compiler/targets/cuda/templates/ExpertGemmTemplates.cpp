@@ -32,8 +32,6 @@ GroupTile groupTileOf(int64_t columns) {
   return columns > kNarrowGroup.columns ? kWideGroup : kNarrowGroup;
 }
 
-const char *boolText(bool value) { return value ? "true" : "false"; }
-
 int64_t tileOf(const ExpertGemmShape &shape) {
   return shape.isTiled() ? kExpertTile : ExpertGemmShape::kPlainTile;
 }
@@ -72,9 +70,8 @@ CudaKernel expertKernelOf(const ExpertGemmShape &shape, int64_t columns, const s
               "  static constexpr bool transposed = {5}, accumulate = {6};\n"
               "};\n\n"
               "extern \"C\" __global__ void __launch_bounds__({7}, {8}) {9}(",
-              comment, shape.rows, shape.experts, shape.inner, shape.columns,
-              boolText(shape.transposed), boolText(shape.accumulate), kExpertThreads,
-              shape.isTiled() && !groups ? 2 : 1, name,
+              comment, shape.rows, shape.experts, shape.inner, shape.columns, shape.transposed,
+              shape.accumulate, kExpertThreads, shape.isTiled() && !groups ? 2 : 1, name,
               isPersistent(shape) ? "persistent_gemm" : "expert_gemm",
               isPersistent(shape) ? formatv(", blocks = {0}", shape.blocks).str() : "")
           .str() +

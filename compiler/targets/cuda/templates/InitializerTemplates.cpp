@@ -63,7 +63,7 @@ static std::string bodyOf(const InitializerShape &shape) {
   for (double frequency : shape.frequencies)
     out << "      " << llvm::format("%a", frequency) << ",\n";
   out << formatv("  };\n  lmc::initializeRope<{0}, {1}, {2}>(how, frequencies, out);\n", type,
-                 shape.kind == InitKind::RopeSin ? "true" : "false", shape.frequencies.size());
+                 shape.kind == InitKind::RopeSin, shape.frequencies.size());
   return body;
 }
 

@@ -125,9 +125,8 @@ void Printer::addSums() {
   const char *type = cudaName(shape.x);
   const char *sumName = shortName(shape.sumType()), *xName = shortName(shape.x);
   int64_t sorted = (layout.passes - 1) % 2;
-  std::string rows =
-      formatv("lmc::RowSums<{0}, {1}, {2}, {3}, {4}, {5}>", type, shape.rows, shape.columns,
-              shape.vocabulary, layout.range, shape.accumulate ? "true" : "false");
+  std::string rows = formatv("lmc::RowSums<{0}, {1}, {2}, {3}, {4}, {5}>", type, shape.rows,
+                             shape.columns, shape.vocabulary, layout.range, shape.accumulate);
   std::string what =
       formatv("d[ids[t], :] {0} x[t, :], t ascending; x {1} [{2}, {3}], d {4} [{5}, {3}]",
               shape.accumulate ? "+=" : "= sum of", xName, shape.rows, shape.columns, sumName,

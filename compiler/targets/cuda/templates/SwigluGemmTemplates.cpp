@@ -31,8 +31,8 @@ CudaKernel kernelOf(const SwigluGemmShape &shape, const std::string &name, const
                           "};\n\n"
                           "extern \"C\" __global__ void __launch_bounds__({6}) {7}({8}) {{\n"
                           "  lmc::{9};\n}\n",
-                          comment, header, shape.rows, shape.columns, constants,
-                          shape.both ? "true" : "false", kThreads, kernel.name, parameters, call)
+                          comment, header, shape.rows, shape.columns, constants, shape.both,
+                          kThreads, kernel.name, parameters, call)
                       .str();
   return kernel;
 }
