@@ -97,43 +97,37 @@ static const PartText &textOf(AttentionPart part) {
   return parts[size_t(part)];
 }
 
-static bool isPresent(llvm::StringRef name, const AttentionShape &shape) {
-  if (name == "starts")
-    return shape.documents;
-  return shape.rope || (name != "cos" && name != "sin");
-}
+namespace {
+struct Parameter {
+  bool present;     // true if the shape uses the parameter
+  const char *type; // the C++ type of its elements
+  int64_t bytes;    // without the gaps between rows
+};
+} // namespace
 
-// Returns the C++ type of a parameter's elements.
-static const char *typeOf(llvm::StringRef name, const AttentionShape &shape) {
+static Parameter parameterOf(llvm::StringRef name, const AttentionShape &shape) {
+  const int64_t tokens = shape.batch * shape.seq;
   if (name == "starts")
-    return "lmc::i32";
-  bool single = name == "lse" || name == "delta" || name == "cos" || name == "sin";
-  return single ? "float" : cudaName(shape.type);
-}
-
-// Returns the number of bytes of a parameter, without the gaps between rows.
-static uint64_t bytesOf(llvm::StringRef name, const AttentionShape &shape) {
-  if (!isPresent(name, shape))
-    return 0;
-  int64_t tokens = shape.batch * shape.seq;
-  if (name == "starts")
-    return uint64_t(tokens * 4);
+    return {shape.documents, "lmc::i32", tokens * 4};
   if (name == "cos" || name == "sin")
-    return uint64_t(shape.seq * shape.headDim / 2 * 4);
+    return {shape.rope, "float", shape.seq * shape.headDim / 2 * 4};
   if (name == "lse" || name == "delta")
-    return uint64_t(tokens * shape.heads * 4);
-  bool byKeys = name == "k" || name == "v" || name == "dk" || name == "dv";
-  return uint64_t(tokens * (byKeys ? shape.kvHeads : shape.heads) * shape.headDim *
-                  elementBytes(shape.type));
+    return {true, "float", tokens * shape.heads * 4};
+  const bool byKeys = name == "k" || name == "v" || name == "dk" || name == "dv";
+  return {true, cudaName(shape.type),
+          tokens * (byKeys ? shape.kvHeads : shape.heads) * shape.headDim *
+              elementBytes(shape.type)};
 }
 
 GlobalBytes bytesOf(AttentionPart part, const AttentionShape &shape) {
-  GlobalBytes bytes;
-  for (llvm::StringRef name : textOf(part).inputs)
-    bytes.read += bytesOf(name, shape);
-  for (llvm::StringRef name : textOf(part).results)
-    bytes.written += bytesOf(name, shape);
-  return bytes;
+  auto sum = [&](llvm::ArrayRef<llvm::StringRef> names) {
+    uint64_t bytes = 0;
+    for (llvm::StringRef name : names)
+      if (Parameter parameter = parameterOf(name, shape); parameter.present)
+        bytes += uint64_t(parameter.bytes);
+    return bytes;
+  };
+  return {sum(textOf(part).inputs), sum(textOf(part).results)};
 }
 
 // Returns the formulas that the kernel computes, as a comment for its source.
@@ -240,10 +234,10 @@ CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
   llvm::SmallVector<std::string> parameters, arguments;
   auto add = [&](const char *qualifier, llvm::ArrayRef<llvm::StringRef> names) {
     for (llvm::StringRef name : names) {
-      bool present = isPresent(name, shape);
-      arguments.push_back(present ? name.str() : "nullptr");
-      if (present)
-        parameters.push_back(formatv("{0}{1} *{2}", qualifier, typeOf(name, shape), name));
+      const Parameter parameter = parameterOf(name, shape);
+      arguments.push_back(parameter.present ? name.str() : "nullptr");
+      if (parameter.present)
+        parameters.push_back(formatv("{0}{1} *{2}", qualifier, parameter.type, name));
     }
   };
   add("const ", text.inputs);
