@@ -2,6 +2,7 @@
 
 #include "compiler/targets/cuda/templates/CommandTemplates.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -42,7 +43,6 @@ private:
   }
   std::string words(int64_t offset) const { return at(offset, "lmc::u32"); }
   std::string sums(int64_t offset) const { return at(offset, cudaName(shape.sumType())); }
-  std::string parameter(Operand operand) const;
   // Returns the number of thread blocks that have at least `warps` warps together.
   static int64_t blocksOf(int64_t warps) { return llvm::divideCeil(warps, kWarps); }
 
@@ -51,26 +51,14 @@ private:
   std::vector<ScatterAddLaunch> launches;
 };
 
-std::string Printer::parameter(Operand operand) const {
-  switch (operand) {
-  case Operand::Ids:
-    return "const lmc::i32 *ids";
-  case Operand::X:
-    return formatv("const {0} *x", cudaName(shape.x));
-  case Operand::Workspace:
-    return "lmc::u8 *workspace";
-  case Operand::D:
-    return formatv("{0} *d", cudaName(shape.sumType()));
-  }
-  return "";
-}
-
 void Printer::add(std::string name, std::string comment, std::string body, int64_t blocks,
                   int64_t sharedBytes, GlobalBytes bytes, std::vector<Operand> args,
                   uint32_t inputs) {
-  std::string parameters;
-  for (Operand operand : args)
-    parameters += (parameters.empty() ? "" : ", ") + std::string(parameter(operand));
+  // Indexed by ScatterAddOperand.
+  const std::string declarations[] = {
+      "const lmc::i32 *ids", formatv("const {0} *x", cudaName(shape.x)), "lmc::u8 *workspace",
+      formatv("{0} *d", cudaName(shape.sumType()))};
+  auto parameters = llvm::map_range(args, [&](Operand arg) { return declarations[size_t(arg)]; });
   CudaKernel kernel;
   kernel.name = name;
   kernel.hero = "scatter_add";
@@ -78,7 +66,7 @@ void Printer::add(std::string name, std::string comment, std::string body, int64
   kernel.source = formatv("// {0}\n#include \"lmc/scatter_add.cuh\"\n\n"
                           "extern \"C\" __global__ void __launch_bounds__({1}, 1) {2}({3}) {{\n"
                           "{4}}\n",
-                          comment, layout.threads, name, parameters, body);
+                          comment, layout.threads, name, llvm::join(parameters, ", "), body);
   kernel.grid = {uint32_t(blocks), 1, 1};
   kernel.threads = uint32_t(layout.threads);
   kernel.sharedBytes = uint32_t(sharedBytes);
