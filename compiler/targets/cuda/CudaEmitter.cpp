@@ -15,15 +15,6 @@ namespace {
 // The maximum length, in characters, of an expression that is not put into a variable.
 constexpr size_t kLongExpression = 60;
 
-// A tensor that spans fewer elements than this, gaps between its rows included, has 32-bit offsets.
-constexpr int64_t kWideOffset = int64_t(1) << 31;
-
-int64_t spanOf(const RegionInfo &info, unsigned argument, RankedTensorType type) {
-  if (type.getRank() == 0)
-    return 1;
-  return type.getDimSize(0) * info.strideOf(argument, type, 0);
-}
-
 } // namespace
 
 // Collects all identifiers in `text` that may be names of variables.
@@ -60,13 +51,6 @@ void CudaText::block(const Twine &head, const CudaText &body) {
   line("}");
 }
 
-std::string CudaText::str(unsigned indent) const {
-  std::string text;
-  for (const std::string &line : lines)
-    text += (line.empty() || line[0] == '#' ? "" : std::string(indent, ' ')) + line + "\n";
-  return text;
-}
-
 CudaEmitter::CudaEmitter(kern::KernelOp kernel, const RegionInfo &info)
     : kernel(kernel), info(info), context(kernel.getContext()), region(kernel.getBody().front()),
       inputs(region.getNumArguments()), isColumn(info.hero == kern::Hero::ColumnReduction) {
@@ -75,12 +59,6 @@ CudaEmitter::CudaEmitter(kern::KernelOp kernel, const RegionInfo &info)
 
 //===--------------------------------------------------------------------===//
 // Vector widths
-
-int64_t CudaEmitter::laneExtent() const {
-  return rank() == 0       ? 1
-         : info.shape.flat ? llvm::product_of(info.shape.domain)
-                           : info.shape.domain.back();
-}
 
 bool CudaEmitter::isInnermost(AffineMap point) {
   return rank() > 0 && point.isFunctionOfDim(rank() - 1);
@@ -152,8 +130,11 @@ unsigned CudaEmitter::findWidth() {
         coversDomain(access.point) || llvm::is_contained(access.dynamic, true));
   for (const Output &output : info.outputs)
     add(argumentOf(output), output.place, info.coversDomain(output));
+  const int64_t extent = rank() == 0       ? 1
+                         : info.shape.flat ? llvm::product_of(info.shape.domain)
+                                           : info.shape.domain.back();
   for (unsigned width = 16 / (widest ? widest : widestShared); width > 1; width /= 2)
-    if (laneExtent() % width == 0 && llvm::all_of(places, [&](const Place &place) {
+    if (extent % width == 0 && llvm::all_of(places, [&](const Place &place) {
           return widthFits(place.argument, place.point, width);
         }))
       return width;
@@ -385,14 +366,11 @@ std::string CudaEmitter::indexOfDim(unsigned dim) {
   if (dim < outerDims.size())
     return outerDims[dim];
   const bool innermost = dim + 1 == rank();
-  std::string text = innermost ? column : column + " / " + std::to_string(elementsBelow(dim));
+  const int64_t below = llvm::product_of(ArrayRef<int64_t>(info.shape.domain).drop_front(dim + 1));
+  std::string text = innermost ? column : column + " / " + std::to_string(below);
   if (dim <= info.outerDims()) // no dimension of the row precedes it
     return text;
   return (innermost ? text : "(" + text + ")") + " % " + std::to_string(info.shape.domain[dim]);
-}
-
-int64_t CudaEmitter::elementsBelow(unsigned dim) const {
-  return llvm::product_of(ArrayRef<int64_t>(info.shape.domain).drop_front(dim + 1));
 }
 
 // Returns the C++ text of an index. Indices are never negative, so floordiv and mod are C++'s / and
@@ -431,7 +409,10 @@ std::string CudaEmitter::address(unsigned argument, RankedTensorType type, Affin
   std::string text = nameOf(argument);
   if (info.shape.flat && rank() > 0 && point == info.identity)
     return text + " + " + column;
-  bool wide = spanOf(info, argument, type) >= kWideOffset;
+  // A tensor that spans fewer than 2^31 elements, gaps between its rows included, has 32-bit
+  // offsets.
+  bool wide = type.getRank() > 0 &&
+              type.getDimSize(0) * info.strideOf(argument, type, 0) >= int64_t(1) << 31;
   for (unsigned i = 0; i < point.getNumResults(); ++i) {
     bool fromMemory = i < dynamic.size() && !dynamic[i].empty();
     auto constant = dyn_cast<AffineConstantExpr>(point.getResult(i));
@@ -607,7 +588,7 @@ bool CudaEmitter::readsWhatOthersWrite() {
 }
 
 CudaKernel CudaEmitter::finish(uint32_t blocks, uint32_t threads, uint32_t sharedBytes,
-                               const CudaText &body, ArrayRef<std::string> notes) {
+                               const CudaText &body, const std::string &note) {
   CudaKernel result;
   // The prefix avoids conflicts with CUDA's own functions, such as norm and add.
   result.name = "lmc_" + kernel.getSymName().str();
@@ -641,8 +622,7 @@ CudaKernel CudaEmitter::finish(uint32_t blocks, uint32_t threads, uint32_t share
     head.line(text);
   }
   head.line("//");
-  for (const std::string &note : notes)
-    head.line("// " + note);
+  head.line("// " + note);
   auto more = [](uint64_t bytes) {
     return bytes ? " (and " + std::to_string(bytes) + " again)" : "";
   };
@@ -658,16 +638,14 @@ CudaKernel CudaEmitter::finish(uint32_t blocks, uint32_t threads, uint32_t share
   head.line("");
 
   head.line("extern \"C\" __global__ void __launch_bounds__(" + Twine(threads) + ")");
-  std::string signature = result.name + "(";
-  for (unsigned i = 0; i < arguments; ++i) {
-    std::string parameter =
-        (i < inputs ? "const " : "") + cudaType(typeOf(i).getElementType()) + " *" + nameOf(i);
-    signature += (i ? ", " : "") + parameter;
-  }
+  std::vector<std::string> parameters;
+  for (unsigned i = 0; i < arguments; ++i)
+    parameters.push_back((i < inputs ? "const " : "") + cudaType(typeOf(i).getElementType()) +
+                         " *" + nameOf(i));
   CudaText function = kernelText;
   function.append(body);
-  head.block(signature + ")", function);
-  result.source = head.str(0);
+  head.block(result.name + "(" + llvm::join(parameters, ", ") + ")", function);
+  result.source = llvm::join(head.lines, "\n") + "\n";
   return result;
 }
 

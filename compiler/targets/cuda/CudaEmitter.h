@@ -35,7 +35,6 @@ struct CudaText {
   }
   // Appends `head { body }`, or a plain block if `head` is empty.
   void block(const llvm::Twine &head, const CudaText &body);
-  std::string str(unsigned indent) const;
 };
 
 struct CudaValue {
@@ -112,7 +111,6 @@ protected:
 
   std::string indexText(mlir::AffineExpr expr);
   std::string indexOfDim(unsigned dim);
-  int64_t elementsBelow(unsigned dim) const; // elements per index of `dim`
   // Returns the address of the element at `point`, for a vector of its first element. `argument`
   // counts the inputs first, then the results.
   std::string address(unsigned argument, mlir::RankedTensorType type, mlir::AffineMap point,
@@ -152,9 +150,8 @@ protected:
   bool readsWhatOthersWrite();
 
   unsigned rank() const { return info.shape.domain.size(); }
-  int64_t laneExtent() const;
   CudaKernel finish(uint32_t blocks, uint32_t threads, uint32_t sharedBytes, const CudaText &body,
-                    llvm::ArrayRef<std::string> notes);
+                    const std::string &note);
 
   kern::KernelOp kernel;
   const RegionInfo &info;

@@ -150,7 +150,7 @@ CudaKernel ColumnPrinter::print() {
   std::string note = "A block takes " + std::to_string(lanes * width) + " columns, a thread " +
                      std::to_string(width) + " of them in every " + std::to_string(groups) +
                      "-th row, " + std::to_string(rowsAtOnce) + " rows under way.";
-  return finish(uint32_t(blocks), uint32_t(threads), uint32_t(shared), body, {note});
+  return finish(uint32_t(blocks), uint32_t(threads), uint32_t(shared), body, note);
 }
 
 } // namespace

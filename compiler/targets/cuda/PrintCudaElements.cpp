@@ -110,7 +110,7 @@ CudaKernel ElementPrinter::print() {
 
   std::string note = "A thread takes " + std::to_string(count) + " x " + std::to_string(width) +
                      " elements" + (info.shape.flat ? "." : " along the last dimension.");
-  return finish(uint32_t(blocks), uint32_t(threads), 0, body, {note});
+  return finish(uint32_t(blocks), uint32_t(threads), 0, body, note);
 }
 
 } // namespace

@@ -705,7 +705,7 @@ CudaKernel RowPrinter::print() {
       (held.empty() ? ""
                     : " Shared memory keeps " + std::to_string(chunksHeld) + " of " +
                           std::to_string(chunksOfRow) + " vectors of a thread.");
-  return finish(uint32_t(blocks), uint32_t(blockThreads), uint32_t(offset), body, {note});
+  return finish(uint32_t(blocks), uint32_t(blockThreads), uint32_t(offset), body, note);
 }
 
 } // namespace
