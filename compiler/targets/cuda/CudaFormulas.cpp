@@ -11,8 +11,6 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-using Binding = CudaExpr::Binding;
-
 class FormulaPrinter {
 public:
   FormulaPrinter(kern::KernelOp kernel) : region(kernel.getBody().front()) {}
@@ -25,9 +23,6 @@ private:
   CudaExpr element(linalg::GenericOp generic, OpOperand *operand);
   CudaExpr apply(Operation *op);
   CudaExpr named(Value value, StringRef prefix, CudaExpr made);
-  static std::string wrap(const CudaExpr &x, Binding allowed) {
-    return x.binding <= allowed ? x.text : "(" + x.text + ")";
-  }
 
   Block &region;
   std::vector<std::string> lines;
@@ -55,7 +50,7 @@ std::string indices(AffineMap map) {
 CudaExpr FormulaPrinter::element(linalg::GenericOp generic, OpOperand *operand) {
   CudaExpr whole = tensor(operand->get());
   std::string at = indices(generic.getMatchingIndexingMap(operand));
-  return at.empty() ? whole : CudaExpr{wrap(whole, CudaExpr::Atom) + at};
+  return at.empty() ? whole : CudaExpr{whole.within(CudaExpr::Atom) + at};
 }
 
 // Returns the literal of `value` without the C++ suffix of its type, for example 1.5 for 1.5f.
@@ -148,7 +143,7 @@ CudaExpr FormulaPrinter::apply(Operation *op) {
   if (isa<arith::ExtFOp, arith::IndexCastOp, arith::ExtSIOp, arith::ExtUIOp>(op))
     return operand(0);
   if (isa<arith::MulFOp>(op) && op->getOperand(0) == op->getOperand(1))
-    return {wrap(operand(0), CudaExpr::Atom) + "^2"};
+    return {operand(0).within(CudaExpr::Atom) + "^2"};
   SmallVector<CudaExpr> operands;
   for (Value value : op->getOperands())
     operands.push_back(scalar(value));

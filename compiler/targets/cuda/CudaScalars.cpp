@@ -16,14 +16,10 @@ namespace {
 
 using Binding = CudaExpr::Binding;
 
-std::string within(const CudaExpr &operand, Binding allowed) {
-  return operand.binding <= allowed ? operand.text : "(" + operand.text + ")";
-}
-
 // Joins two operands with a left-associative operator: a right operand of the same precedence needs
 // parentheses.
 CudaExpr infix(const CudaExpr &a, StringRef sign, const CudaExpr &b, Binding binding) {
-  return {within(a, binding) + " " + sign.str() + " " + within(b, Binding(binding - 1)), binding};
+  return {a.within(binding) + " " + sign.str() + " " + b.within(Binding(binding - 1)), binding};
 }
 
 CudaExpr call(const std::string &function, ArrayRef<CudaExpr> operands) {
@@ -210,7 +206,7 @@ CudaExpr cudaFma(Type type, const CudaExpr &x, const CudaExpr &y, const CudaExpr
 }
 
 CudaExpr cudaNegate(const CudaExpr &x) {
-  return {"-" + within(x, CudaExpr::Atom), CudaExpr::Prefix};
+  return {"-" + x.within(CudaExpr::Atom), CudaExpr::Prefix};
 }
 
 CudaExpr cudaApply(Operation *op, ArrayRef<CudaExpr> x) {
@@ -235,8 +231,8 @@ CudaExpr cudaApply(Operation *op, ArrayRef<CudaExpr> x) {
       .Case([&](arith::CmpIOp compare) { return compareIntegers(compare, x); })
       .Case([&](arith::CmpFOp compare) { return compareFloats(compare, x); })
       .Case([&](arith::SelectOp) {
-        return CudaExpr{within(x[0], CudaExpr::Or) + " ? " + within(x[1], CudaExpr::Or) + " : " +
-                            within(x[2], CudaExpr::Or),
+        return CudaExpr{x[0].within(CudaExpr::Or) + " ? " + x[1].within(CudaExpr::Or) + " : " +
+                            x[2].within(CudaExpr::Or),
                         CudaExpr::Choice};
       })
       .Case([&](arith::BitcastOp) { return bitcast(op, x[0]); })

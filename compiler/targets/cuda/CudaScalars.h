@@ -30,6 +30,9 @@ struct CudaExpr {
 
   std::string text;
   Binding binding = Atom;
+
+  // Returns the text, in parentheses unless its operator binds at least as tightly as `allowed`.
+  std::string within(Binding allowed) const { return binding <= allowed ? text : "(" + text + ")"; }
 };
 
 // Returns the C++ type of an MLIR type, such as "float" for f32. `index` becomes a signed 64-bit
