@@ -152,9 +152,10 @@ std::optional<BlockLoops> blockLoops(linalg::GenericOp op) {
                     [](IteratorType type) { return type == IteratorType::reduction; }))
     return std::nullopt;
   SmallVector<int64_t> extents = op.getStaticLoopRanges();
-  BlockLoops loops{{}, first - 1, extents[first], 1};
-  for (unsigned i = first; i + 1 < n; ++i)
-    loops.rows *= extents[i];
+  BlockLoops loops{{},
+                   first - 1,
+                   extents[first],
+                   llvm::product_of(ArrayRef<int64_t>(extents).slice(first, n - 1 - first))};
   extents[first - 1] *= extents[first];
   extents.erase(extents.begin() + first);
   loops.domain = extents;
@@ -537,9 +538,7 @@ FailureOr<ValueFacts> Analyzer::visitScalar(Value value, AffineMap point) {
 void Analyzer::cost() {
   KernelShape &shape = info.shape;
   unsigned n = rank();
-  int64_t points = 1;
-  for (int64_t extent : shape.domain)
-    points *= extent;
+  const int64_t points = llvm::product_of(shape.domain);
   shape.inner = n ? shape.domain.back() : 1;
 
   if (isColumn()) {
@@ -556,9 +555,7 @@ void Analyzer::cost() {
     if (shape.flat)
       shape.inner = 1;
   } else {
-    shape.inner = 1;
-    for (int64_t extent : ArrayRef<int64_t>(shape.domain).drop_front(info.outerDims()))
-      shape.inner *= extent;
+    shape.inner = llvm::product_of(ArrayRef<int64_t>(shape.domain).drop_front(info.outerDims()));
     shape.items = points / shape.inner / shape.rowsPerItem;
   }
   for (const BlockSum &b : info.blockSums)
@@ -587,19 +584,15 @@ void Analyzer::cost() {
     auto tensor = cast<RankedTensorType>(o.value.getType());
     shape.writtenBytes += uint64_t(tensor.getNumElements()) * (tensor.getElementTypeBitWidth() / 8);
   }
-  uint64_t flops = 0;
   for (Operation *op : generics) {
     auto generic = cast<linalg::GenericOp>(op);
-    uint64_t loops = 1;
-    for (int64_t range : generic.getStaticLoopRanges())
-      loops *= range;
-    flops += loops * llvm::count_if(*generic.getBody(),
-                                    [](Operation &op) { return isFloatingPointWork(&op); });
+    shape.flops +=
+        uint64_t(llvm::product_of(generic.getStaticLoopRanges())) *
+        llvm::count_if(*generic.getBody(), [](Operation &op) { return isFloatingPointWork(&op); });
   }
-  shape.flops = flops;
   shape.bytesPerItem =
       llvm::divideCeil(shape.readBytes + shape.writtenBytes, uint64_t(shape.items));
-  shape.flopsPerItem = llvm::divideCeil(flops, uint64_t(shape.items));
+  shape.flopsPerItem = llvm::divideCeil(shape.flops, uint64_t(shape.items));
 
   if (shape.flat)
     shape.chunk = kFlatChunk;
@@ -738,9 +731,7 @@ llvm::Expected<KernelShape> analyze(kern::KernelOp kernel) {
 // Dimensions within one row have dense strides; the stride of a dimension that counts rows is a
 // multiple of the pitch.
 int64_t RegionInfo::strideOf(unsigned argument, RankedTensorType type, unsigned dim) const {
-  int64_t stride = 1;
-  for (int64_t extent : type.getShape().drop_front(dim + 1))
-    stride *= extent;
+  const int64_t stride = llvm::product_of(type.getShape().drop_front(dim + 1));
   if (argument >= argPitches.size() || argPitches[argument] == 0)
     return stride;
   int64_t run = type.getNumElements() / argRows[argument];

@@ -136,10 +136,7 @@ struct RegionInfo {
   }
   // Returns true if the map varies between rows.
   bool isOuter(mlir::AffineMap map) const {
-    for (unsigned d = 0; d < outerDims(); ++d)
-      if (map.isFunctionOfDim(d))
-        return true;
-    return false;
+    return llvm::any_of(llvm::seq(outerDims()), [&](unsigned d) { return map.isFunctionOfDim(d); });
   }
   // Returns true if the result covers the domain: it is then written during pass number `pass`. Any
   // other result is written outside the passes, once its value is known. A sum over blocks of rows
