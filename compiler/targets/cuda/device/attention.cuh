@@ -1,5 +1,4 @@
-// The parts that the flash attention kernels share: the assignment of work to thread blocks, the
-// mask of visible keys, and tiles of bf16 rows in shared memory in the layout of ldmatrix and mma.
+// The parts that the flash attention kernels share.
 //
 // A `Shape` describes the problem by constants:
 //   int batch, seq, heads, kvHeads, headDim;   heads is a multiple of kvHeads
@@ -14,9 +13,8 @@
 // Query i of a sequence sees key j if j <= i, if i - j < window (when window > 0), and if j >=
 // starts[i] (when documents is true).
 //
-// The kernels on tensor cores take a number `D` of columns of a tile, which may be greater than
-// headDim. The columns of a tile from headDim on are zeros, which change no score and no sum; they
-// are neither read from global memory nor stored to it. headDim is then a multiple of 8.
+// A tile of the tensor core kernels has `D` columns, at least headDim. The columns from headDim on
+// are zeros in shared memory, and do not exist in global memory. headDim is then a multiple of 8.
 #pragma once
 
 #include "lmc/vector_io.cuh"
@@ -24,7 +22,7 @@
 namespace lmc::attention {
 
 constexpr float kLog2E = 1.4426950408889634f;
-// A value below every score. It is finite, so that the difference of two such values is not NaN.
+// A finite value below every score. The difference of two such values is not NaN.
 constexpr float kLowest = -1e30f;
 constexpr u32 kFullWarp = 0xffffffffu;
 
@@ -34,21 +32,19 @@ __device__ constexpr int ceilDiv(int a, int b) { return (a + b - 1) / b; }
 
 __device__ inline float infinity() { return __uint_as_float(0x7f800000u); }
 
-// Returns `x`, which must be equal in all lanes of the warp. The shuffle tells this to the
-// compiler, which then keeps one copy per warp in a uniform register.
+// Returns `x`, which must be equal in all lanes. After the shuffle, the compiler knows that it is
+// equal, and keeps one copy per warp.
 __device__ inline int uniform(int x) { return __shfl_sync(kFullWarp, x, 0); }
 
-// The work of one thread block: tile `tile` of head `head` (a query head or a key head, depending
-// on the kernel) of sequence `batch`.
+// The work of one thread block: a tile of a query head or key head of a sequence.
 struct Work {
   int tile, batch, head;
 };
 
 // Returns the work of thread block `block`. The hardware starts blocks in the order of their index.
 // `Together` pairs of (sequence, head) are processed at a time, so that their keys and values stay
-// in the L2 cache; consecutive pairs share keys and values. Among the tiles of these pairs, the
-// longest come first, so that short ones fill the gaps at the end. The longest are the last tiles
-// if `LastFirst`, else the first tiles.
+// in the L2 cache. Of these pairs' tiles, the longest come first: the last tiles if `LastFirst`,
+// else the first ones.
 template <int Batch, int Heads, int Tiles, int Together, bool LastFirst>
 __device__ inline Work workOf(int block) {
   constexpr int pairs = Batch * Heads;
@@ -61,8 +57,7 @@ __device__ inline Work workOf(int block) {
   return {LastFirst ? Tiles - 1 - order : order, pair / Heads, pair % Heads};
 }
 
-// Returns the first key that query `i` of a sequence sees; `starts` points to the entries of this
-// sequence.
+// Returns the first key that query `i` sees. `starts` has the entries of its sequence.
 template <typename Shape> __device__ inline int firstKeyOf(const i32 *starts, int i) {
   int first = 0;
   if constexpr (Shape::window > 0)
@@ -72,13 +67,12 @@ template <typename Shape> __device__ inline int firstKeyOf(const i32 *starts, in
   return first;
 }
 
-// Returns true if the first key that a query sees may differ from key 0.
+// Returns true if a query may not see key 0.
 template <typename Shape> __device__ constexpr bool hasFirstKey() {
   return Shape::window > 0 || Shape::documents;
 }
 
-// Returns the end (one past the last) of the queries of a sequence that see key `key`. Searches
-// `starts` at 32 positions at a time, so the whole warp must call it.
+// Returns one past the last query of a sequence that sees key `key`. The whole warp must call it.
 template <typename Shape> __device__ inline int endOfQueries(const i32 *starts, int key) {
   int high = Shape::seq;
   if constexpr (Shape::window > 0)
@@ -97,9 +91,9 @@ template <typename Shape> __device__ inline int endOfQueries(const i32 *starts, 
   return high;
 }
 
-// A tile of rows of D bf16 elements is dense in shared memory, but the 16-byte chunks within a row
-// are permuted (swizzled): there are no bank conflicts when eight lanes access the same chunk of
-// eight consecutive rows, or eight consecutive chunks of a row. D is a multiple of 32.
+// Returns the permutation (swizzle) of the 16-byte chunks of a row of D bf16 elements in shared
+// memory. It avoids bank conflicts when eight lanes access one chunk of eight rows, or eight chunks
+// of one row. D is a multiple of 32.
 template <int D> __device__ inline int swizzle(int row) {
   return D % 64 == 0 ? row & 7 : (row >> 1) & 3;
 }
@@ -107,12 +101,11 @@ template <int D> __device__ inline int chunkOffset(int row, int chunk) {
   return row * (2 * D) + ((chunk ^ swizzle<D>(row)) << 4);
 }
 
-// Computes the address that this lane passes to ldmatrix for 16 x 16 elements of a tile. The
-// registers that ldmatrix returns are operands of mma, which computes d += a b:
-//   Operand::Rows     registers 0-3 are `a` of 16 rows; with the transposed load, (0, 1) and
-//                     (2, 3) are `b` of 16 rows and of columns 0-7 and 8-15
+// Computes the address that this lane passes to ldmatrix for 16 x 16 elements of a tile. The four
+// registers that ldmatrix returns are operands of mma, d += a b:
+//   Operand::Rows     `a` of 16 rows; with the transposed load, registers (0, 1) and (2, 3) are `b`
+//                     of 16 rows and of columns 0-7 and 8-15
 //   Operand::Columns  (0, 1) and (2, 3) are `b` whose columns are rows 0-7 and 8-15 of the tile
-// In both cases the two registers of a `b` are adjacent, as mma requires.
 enum class Operand { Rows, Columns };
 template <int D, Operand Kind> struct LaneOfTile {
   static constexpr int kSwizzled = D % 64 == 0 ? 7 : 3;
@@ -123,18 +116,17 @@ template <int D, Operand Kind> struct LaneOfTile {
     row = in * (2 * D);
     chunk = (Kind == Operand::Rows ? lane / 16 : lane / 8 % 2) ^ swizzle<D>(in);
   }
-  // Returns the offset, in bytes from the tile's start, of the 16 rows from `firstRow` (a multiple
-  // of 16) and the 16 columns from 16 * `k`.
+  // Returns the offset in bytes of the 16 rows from `firstRow` (a multiple of 16) and the 16
+  // columns from 16 * `k`.
   __device__ int at(int firstRow, int k) const {
     return firstRow * (2 * D) + row + ((chunk ^ (2 * k & kSwizzled)) << 4) +
            (2 * k & ~kSwizzled) * 16;
   }
 };
 
-// Starts the copy of tile number `tile` to shared memory: rows [tile * Rows, (tile + 1) * Rows) of
-// a sequence, D columns each. The sequence has Seq rows, whose starts are Pitch elements apart;
-// rows from Seq on, and columns from Columns on, become zero. All `Threads` threads of the block
-// must call it. Each address is one sum plus compile-time constants.
+// Starts the copy of rows [tile * Rows, (tile + 1) * Rows) of a sequence to shared memory. The
+// starts of the sequence's rows are Pitch elements apart. Rows from Seq on, and columns from
+// Columns on, become zeros. All `Threads` threads of the block must call it.
 template <int Rows, int D, int Columns, int Threads, int Pitch, int Seq>
 __device__ inline void copyTile(u32 to, const bf16 *from, int tile) {
   constexpr int across = D % 64 == 0 ? 8 : 4; // threads per row
@@ -154,9 +146,9 @@ __device__ inline void copyTile(u32 to, const bf16 *from, int tile) {
   }
 }
 
-// Stores 16 M rows that a warp holds in shared memory (`band`) to global memory, starting at row
-// `first` of a sequence. The sequence has Seq rows, whose starts are Pitch elements apart; rows
-// from Seq on, and columns from Columns on, are not stored.
+// Stores a warp's 16 M rows from shared memory (`band`) to the rows of a sequence from `first` on.
+// The starts of the rows are Pitch elements apart. Rows from Seq on, and columns from Columns on,
+// are not stored.
 template <int Rows, int M, int D, int Columns, int Pitch, int Seq>
 __device__ inline void storeRows(const u8 *band, bf16 *to, int first) {
   constexpr int across = D % 64 == 0 ? 8 : 4, down = 32 / across;
@@ -191,8 +183,8 @@ __device__ inline void loadRows(u32 (&a)[M][D / 16][4], u32 tile, const Lane<D> 
       loadMatrix4(a[m][k], tile + lane.rows.at(16 * m, k));
 }
 
-// Computes d[16 M rows, 8 N columns] += a b^T, where the sum covers the 16 columns from 16 * k of
-// both. `b` is the address of a tile in shared memory.
+// Computes d[16 M, 8 N] += a b^T, where the sum covers the 16 columns from 16 * k. `b` is the
+// address of a tile in shared memory.
 template <int M, int N, int D>
 __device__ inline void multiplySlice(float (&d)[M][N][4], const u32 (&a)[M][4], u32 b, int k,
                                      const Lane<D> &lane) {
@@ -208,8 +200,8 @@ __device__ inline void multiplySlice(float (&d)[M][N][4], const u32 (&a)[M][4], 
   }
 }
 
-// Computes d[16 M rows, 8 N columns] += a b^T, where the sum covers all D columns. `a` is the
-// address of the warp's rows in their tile, `b` the address of a tile, both in shared memory.
+// Computes d[16 M, 8 N] += a b^T, where the sum covers all D columns. `a` and `b` are addresses in
+// shared memory.
 template <int M, int N, int D>
 __device__ inline void multiplyRows(float (&d)[M][N][4], u32 a, u32 b,
                                     const Lane<D> &lane) {
@@ -223,8 +215,7 @@ __device__ inline void multiplyRows(float (&d)[M][N][4], u32 a, u32 b,
   }
 }
 
-// Computes d[16 M rows, 8 N columns] += a b^T, where the sum covers all D columns, with `a` in
-// registers (from loadRows) and `b` in shared memory.
+// The same with `a` in registers, from loadRows.
 template <int M, int N, int D>
 __device__ inline void multiplyRows(float (&d)[M][N][4], const u32 (&a)[M][D / 16][4], u32 b,
                                     const Lane<D> &lane) {
@@ -240,8 +231,7 @@ __device__ inline void multiplyRows(float (&d)[M][N][4], const u32 (&a)[M][D / 1
   }
 }
 
-// Computes d[16 M rows, D columns] += a b, where b is the first 16 K rows of the tile at address
-// `b`.
+// Computes d[16 M, D] += a b, where b has the first 16 K rows of a tile.
 template <int M, int K, int D>
 __device__ inline void multiplyColumns(float (&d)[M][D / 8][4], const u32 (&a)[M][K][4],
                                        u32 b, const Lane<D> &lane) {
@@ -259,8 +249,8 @@ __device__ inline void multiplyColumns(float (&d)[M][D / 8][4], const u32 (&a)[M
     }
 }
 
-// Sets masked scores to minus infinity. Row i of `s` is query firstQuery + i of the sequence,
-// column j is key firstKey + j. Rows past the end of the sequence get an arbitrary mask.
+// Sets masked scores to minus infinity. s[i, j] is of query firstQuery + i and key firstKey + j.
+// Rows past the end of the sequence get an arbitrary mask.
 template <typename Shape, int M, int N>
 __device__ inline void maskRows(float (&s)[M][N][4], const i32 *starts, int firstQuery,
                                 int firstKey) {

@@ -1,8 +1,7 @@
 // Matrix products of rows with the matrix of their expert, and the gradient of the matrices. Rows
-// are sorted by expert: `offsets`, i32 [experts + 1], rises from 0 to the number of rows, and
-// expert e has rows [offsets[e], offsets[e + 1]), perhaps none. One launch computes the products of
-// all experts. The device reads the offsets; the grid has as many blocks as any offsets may need,
-// and blocks without work return.
+// are sorted by expert: expert e has the rows [offsets[e], offsets[e + 1]), perhaps none. `offsets`
+// is i32 [experts + 1]. The grid has as many blocks as any offsets may need; blocks without work
+// return.
 //
 // A `Shape` describes the problem by constants:
 //   int rows, experts;
@@ -16,12 +15,9 @@
 // expertGemmGrad: d_e (+)= sum over rows of e of dy[r, :]^T x[r, :]
 //                           dy [rows, columns], x [rows, inner], d [experts, columns, inner]
 //
-// A block of the gradient takes time in proportion to the rows of its expert. A GPU starts blocks
-// in the order of their numbers, so the blocks of the expert with the most rows have the first
-// numbers: none of them runs alone at the end.
-//
-// A tile of the result never has rows of two experts. Sums are in the order of the inner dimension
-// (for the gradient: of the rows), so that results do not depend on the grid.
+// A tile of the result has rows of one expert. The order of each sum does not depend on the grid.
+// In the gradient, the experts with the most rows get the first blocks, because a GPU starts blocks
+// in the order of their numbers: no long block runs alone at the end.
 #pragma once
 
 #include "lmc/attention.cuh"
@@ -37,8 +33,7 @@ using attention::LaneOfTile;
 using attention::lesser;
 using attention::Operand;
 
-// The rows [first, end) of one expert that a block works on; the block has no work if there are
-// none.
+// The rows [first, end) of one expert that a block works on; empty if the block has no work.
 struct Rows {
   int expert, first, end;
 };
@@ -54,8 +49,8 @@ template <int Experts, int Height> __device__ inline int tilesOfAll(const i32 *o
   return tiles;
 }
 
-// Returns the rows of tile `tile`: the rows of each expert are cut into tiles of `Height` rows, and
-// tiles are counted over all experts. Whole warps must call it.
+// Returns the rows of tile `tile`. The rows of each expert are cut into tiles of `Height` rows;
+// tiles are numbered over all experts. Whole warps must call it.
 template <int Experts, int Height> __device__ inline Rows rowsOf(const i32 *offsets, int tile) {
   const int lane = int(threadIdx.x) % 32;
   int before = 0; // tiles of experts below `base`
@@ -87,8 +82,7 @@ template <int Experts, int Height> __device__ inline Rows rowsOf(const i32 *offs
   return {0, 0, 0};
 }
 
-// Returns the expert whose place is `rank` when experts are sorted by falling number of rows, and
-// equal ones by number. Whole warps must call it.
+// Returns the expert with the `rank`-th most rows (0: the most rows). Whole warps must call it.
 template <int Experts> __device__ inline int expertOfRank(const i32 *offsets, int rank) {
   constexpr int each = ceilDiv(Experts, 32); // experts per lane: lane, lane + 32, ...
   const int lane = int(threadIdx.x) % 32;
@@ -117,8 +111,7 @@ template <int Experts> __device__ inline int expertOfRank(const i32 *offsets, in
   return expert;
 }
 
-// Returns the maximum number of tiles of `Height` rows over all offsets: each expert with rows has
-// at most one tile that is not full.
+// Returns the maximum number of tiles of `Height` rows over all offsets.
 __device__ constexpr int tilesOf(int rows, int experts, int height) {
   return rows / height + lesser(experts, rows);
 }
@@ -129,9 +122,9 @@ constexpr int kTile = 128, kSlice = 32, kStages = 4, kThreads = 256;
 constexpr int kTileBytes = kTile * kSlice * 2;
 constexpr int kSharedBytes = 2 * kStages * kTileBytes;
 
-// Starts the copy of `Height` rows of `Width` elements to a tile: rows from `row` on, of which
-// those before `rowEnd` exist, and columns from `column` on, of which those before `columnEnd`
-// exist; all others become zero. `columnEnd` and `Pitch` are multiples of 8.
+// Starts the copy of `Height` rows of `Width` elements to a tile, from `row` and `column` on.
+// Elements from `rowEnd` or `columnEnd` on become zeros. `columnEnd` and `Pitch` are multiples of
+// 8.
 template <int Height, int Width, int Pitch>
 __device__ inline void copyTile(u32 to, const bf16 *from, int row, int rowEnd, int column,
                                 int columnEnd) {
@@ -145,8 +138,8 @@ __device__ inline void copyTile(u32 to, const bf16 *from, int row, int rowEnd, i
                 inside && row + row0 + i * down < rowEnd);
 }
 
-// The layout of a factor's tile in shared memory. Across: each row has elements along the sum (the
-// tile is [128, 32]). Along: the rows follow each other along the sum ([32, 128]).
+// The layout of a factor's tile in shared memory. The sum runs along the rows of an Across tile
+// [128, 32], and along the columns of an Along tile [32, 128].
 enum class Layout { Across, Along };
 
 // Computes d += a b^T for one slice, where d is the warp's 64 x 32 elements.
@@ -184,7 +177,7 @@ __device__ inline void multiplySlice(float (&d)[4][4][4], u32 a, u32 b) {
 }
 
 // Sets d to the sum of the products of `slices` slices. copy(slice, a, b) must start the copies of
-// a slice to the tiles at the shared addresses a and b.
+// a slice to the shared addresses a and b.
 template <Layout A, Layout B, typename Copy>
 __device__ inline void multiply(float (&d)[4][4][4], int slices, Copy copy) {
   const u32 tiles = sharedAddress(sharedMemory());
@@ -209,8 +202,8 @@ __device__ inline void multiply(float (&d)[4][4][4], int slices, Copy copy) {
   __syncthreads();
 }
 
-// Stores the kTile rows of `Width` elements that a block has in shared memory to the rows [first,
-// end) of y, from `column` on. place(row, chunk) returns the place of 8 elements of a row.
+// Stores kTile rows of `Width` elements to the rows [first, end) of y, from `column` on. place(row,
+// chunk) returns the address of 8 elements in shared memory.
 template <int Width, int Columns, typename Place>
 __device__ inline void storeRowsOf(bf16 *y, int first, int end, int column, Place place) {
   constexpr int across = Width / 8, down = kThreads / across;
@@ -226,8 +219,8 @@ __device__ inline void storeRowsOf(bf16 *y, int first, int end, int column, Plac
   }
 }
 
-// Stores a block's results, rounded to bf16, through shared memory to rows [first, end) of y, from
-// column `column` on.
+// Stores a block's results, rounded to bf16, through shared memory. `first`, `end` and `column` are
+// as in storeRowsOf.
 template <int Columns>
 __device__ inline void storeTile(const float (&d)[4][4][4], bf16 *y, int first, int end,
                                  int column) {
@@ -248,17 +241,16 @@ __device__ inline void storeTile(const float (&d)[4][4][4], bf16 *y, int first, 
                               [&](int at, int chunk) { return tile + chunkOffset<kTile>(at, chunk); });
 }
 
-// Products of bf16 by warpgroups: a block of 2 warpgroups computes 128 x N elements, a warpgroup 64
-// x N. Shared memory holds `Stages` slices of 64 of the inner dimension at a time. While a slice is
-// multiplied, the previous one is still read and later ones are written, so the slice two before it
-// must be done.
+// Products of bf16 by warpgroups: a block of 2 warpgroups computes [128, N], each warpgroup [64,
+// N]. Shared memory holds `Stages` slices of 64 of the inner dimension. While a slice is
+// multiplied, the previous one is still read and later ones are written.
 template <int N, int Stages> struct Groups {
   static constexpr int kDeep = 64;
   static constexpr int kLeftBytes = kTile * kDeep * 2, kStageBytes = (kTile + N) * kDeep * 2;
   // Tiles start at multiples of 1024 bytes, shared memory starts at a multiple of 128.
   static constexpr int kSharedBytes = Stages * kStageBytes + 1024;
 
-  // Starts the copy of `Height` rows of 64 elements, along the sum, to a tile. See copyTile.
+  // Starts the copy of `Height` rows of 64 elements, along the sum, to a tile, as copyTile does.
   template <int Height, int Pitch>
   static __device__ inline void copyAlong(u32 to, const bf16 *from, int row, int rowEnd, int column,
                                           int columnEnd) {
@@ -286,9 +278,7 @@ template <int N, int Stages> struct Groups {
                   inside && row + row0 + i * down < rowEnd);
   }
 
-  // Sets d to the sum of the products of `slices` slices, with the warpgroup's 64 rows of the left
-  // tile. copy(slice, a, b) must start the copies of a slice to the tiles at the shared addresses a
-  // and b.
+  // Sets d to the sum of the products of `slices` slices. `copy` is as in experts::multiply.
   template <bool TurnedA, bool TurnedB, typename Copy>
   static __device__ inline void multiply(float (&d)[N / 2], int slices, Copy copy) {
     const u32 tiles = (sharedAddress(sharedMemory()) + 1023) / 1024 * 1024;
@@ -356,13 +346,13 @@ __device__ inline void fromReal(float &to, float x) { to = x; }
 __device__ inline void fromReal(double &to, double x) { to = x; }
 __device__ inline void fromReal(bf16 &to, float x) { to = toBf16(x); }
 
-// The kernels without tensor cores: a block of 8 warps computes 32 x 32 elements, a thread 4
-// elements of one column.
+// The kernels without tensor cores: a block of 8 warps computes [32, 32], a thread 4 elements of
+// one column.
 constexpr int kPlainTile = 32;
 template <typename Real> constexpr int kPlainSharedBytes = 2 * 32 * 33 * int(sizeof(Real));
 
-// Copies 32 x 32 elements to shared memory: element (i, j) of the source goes to to[i * 33 + j], or
-// to to[j * 33 + i] if `Turned`. Rows from rowEnd on, and columns from columnEnd on, become zeros.
+// Copies 32 x 32 elements to shared memory, with zeros from rowEnd or columnEnd on. Element (i, j)
+// goes to to[i * 33 + j], or to to[j * 33 + i] if `Turned`.
 template <bool Turned, typename Real, typename T>
 __device__ inline void copyPlain(Real *to, const T *from, i64 pitch, int row, int rowEnd,
                                  int column, int columnEnd) {
@@ -388,8 +378,7 @@ __device__ inline void addPlain(Real (&sum)[4], const Real *a, const Real *b) {
 } // namespace experts
 
 // Grid: tilesOf(rows, experts, kTile) ceilDiv(columns, kTile) blocks of kThreads threads. inner and
-// columns are multiples of 8. Blocks that run at the same time share rows of x, which have many
-// more bytes than the matrices of their experts.
+// columns are multiples of 8. Blocks with consecutive numbers share rows of x.
 template <typename Shape>
 __device__ inline void expertGemm(const bf16 *x, const bf16 *w, const i32 *offsets, bf16 *y) {
   using namespace experts;

@@ -1,17 +1,13 @@
-// The hardware features that device code needs beyond CUDA C++. This file holds all inline PTX of
-// lmc, and nothing else.
+// The hardware features that device code needs beyond CUDA C++, and all inline PTX of lmc.
 //
-// The SIMT device (test/simt) compiles the kernels and the other headers of this folder unchanged
-// for the host, and replaces only this file. Therefore all device code obeys these rules:
-//
-// * Global memory is accessed through loadGlobal, storeGlobal and copyAsync16 only (vector_io.cuh
-//   has the typed forms), never by dereferencing a pointer argument.
+// The SIMT device (test/simt) compiles all device code for the host, and replaces only this file.
+// Device code therefore obeys these rules:
+// * It accesses global memory only through loadGlobal, storeGlobal and copyAsync16.
 // * Shared memory comes from sharedMemory() only. Its contents are undefined when a block starts.
 // * Warps synchronise by __syncwarp, __shfl_*_sync and __ballot_sync with the full mask, blocks by
-//   __syncthreads; all threads of the warp (or block) that have not returned take part.
-// * Kernels are `extern "C" __global__ void`; they use no templates or libraries of the CUDA
-//   toolkit and include only headers of this folder.
-// * Blocks do not communicate: no block reads what another block of the same kernel writes.
+//   __syncthreads. All threads of the warp (or block) that have not returned take part.
+// * Kernels are `extern "C" __global__ void`. They include only headers of this folder.
+// * No block reads what another block of the same kernel writes.
 #pragma once
 
 namespace lmc {
@@ -63,8 +59,8 @@ __device__ inline u32 packBf16(float low, float high) {
   return word;
 }
 
-// Returns 2^x with an error of at most 2 units in the last place of f32; results below 2^-126 are
-// 0; 2^-inf = 0.
+// Returns 2^x with an error of at most 2 units in the last place of f32. A result below 2^-126 is
+// 0.
 __device__ inline float exp2Fast(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -83,7 +79,7 @@ __device__ inline float minimum(float a, float b) {
   return y;
 }
 
-// A word of `Bytes` bytes (1, 2, 4, 8 or 16), aligned to its size.
+// A word of 1, 2, 4, 8 or 16 bytes, aligned to its size.
 template <int Bytes> struct Bits;
 template <> struct Bits<1> {
   u8 word;
@@ -101,8 +97,8 @@ template <> struct alignas(16) Bits<16> {
   u32 words[4];
 };
 
-// Load and store `Bytes` bytes of global memory, each with one instruction. `from` and `to` must be
-// aligned to `Bytes`.
+// Load and store `Bytes` bytes of global memory, each with one instruction. The address must be a
+// multiple of `Bytes`.
 template <int Bytes> __device__ inline Bits<Bytes> loadGlobal(const void *from) {
   if constexpr (Bytes == 16) {
     uint4 v = *static_cast<const uint4 *>(from);
@@ -114,8 +110,7 @@ template <int Bytes> __device__ inline Bits<Bytes> loadGlobal(const void *from) 
     return *static_cast<const Bits<Bytes> *>(from);
   }
 }
-// PTX makes this one store instruction. The compiler splits a C++ store of a struct, and only
-// sometimes merges the parts again.
+// PTX makes this one instruction. The compiler would split a C++ store of a struct.
 template <int Bytes> __device__ inline void storeGlobal(void *to, Bits<Bytes> v) {
   if constexpr (Bytes == 16)
     asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.words[0]),
@@ -134,8 +129,8 @@ __device__ inline u8 *sharedMemory() {
   return lmcSharedMemory;
 }
 
-// Load and store `Bytes` bytes of shared memory, 16 at a time if `Bytes` is 16: the compiler splits
-// a C++ store of a struct, and words of neighbouring threads would then conflict in banks.
+// Load and store `Bytes` bytes of shared memory. Type uint4 makes 16 bytes one instruction: the
+// compiler would split a C++ store of a struct, which causes bank conflicts.
 template <int Bytes> __device__ inline Bits<Bytes> loadShared(const void *from) {
   if constexpr (Bytes == 16) {
     const uint4 v = *static_cast<const uint4 *>(from);
@@ -151,17 +146,15 @@ template <int Bytes> __device__ inline void storeShared(void *to, Bits<Bytes> v)
     *static_cast<Bits<Bytes> *>(to) = v;
 }
 
-// Returns the address of `shared` within the block's shared memory, in bytes, for instructions that
-// take such an address. It needs one register; a pointer needs two.
+// Returns the address of `shared` within the block's shared memory, in bytes.
 __device__ inline u32 sharedAddress(const void *shared) {
   return u32(__cvta_generic_to_shared(shared));
 }
 
-// Copies 16 bytes from global memory to the shared address `to`, without registers and the L1
-// cache. If not `valid`, writes zeros and does not read `from`. The copy is complete when the same
-// thread returns from copyAsyncWait<N>(), where N is the number of copyAsyncCommit() calls after
-// this copy's own that may still be in flight. Other threads see the bytes after a barrier that
-// follows.
+// Copies 16 bytes from global memory to the shared address `to`, past the registers and the L1
+// cache. If `valid` is false, writes zeros and reads nothing. copyAsyncWait<N>() waits for all
+// copies of this thread, except those before its last N calls of copyAsyncCommit(). Other threads
+// see the bytes after a barrier.
 __device__ inline void copyAsync16(u32 to, const void *from, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
                "r"(valid ? 16 : 0)
@@ -172,10 +165,10 @@ template <int Pending> __device__ inline void copyAsyncWait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
 }
 
-// Loads four 8 x 8 matrices of 16-bit elements from shared memory (PTX ISA, ldmatrix); the whole
-// warp must call it. Lane l passes the shared address of 16 bytes: row l % 8 of matrix l / 8.
-// Register i of lane l receives the elements (l / 4, 2 (l % 4)) and (l / 4, 2 (l % 4) + 1) of
-// matrix i, with the transposed load the elements (2 (l % 4), l / 4) and (2 (l % 4) + 1, l / 4).
+// Loads four 8 x 8 matrices of 16-bit elements from shared memory (PTX ISA, ldmatrix). The whole
+// warp must call it. Lane l passes the shared address of row l % 8 of matrix l / 8. Register i of
+// lane l gets the elements (l / 4, 2 (l % 4)) and (l / 4, 2 (l % 4) + 1) of matrix i. The
+// transposed load swaps row and column.
 __device__ inline void loadMatrix4(u32 (&to)[4], u32 from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -189,13 +182,13 @@ __device__ inline void loadMatrix4Transposed(u32 (&to)[4], u32 from) {
                : "memory");
 }
 
-// Computes d += a b (PTX ISA, mma.m16n8k16); the whole warp must call it. a is 16 x 16 and b is 16
-// x 8, both bf16; d is 16 x 8 in f32. With g = lane / 4 and t = lane % 4, a lane holds the
-// following elements (row, column). A word of a or b has two elements; the one with the lower
-// column (of b: the lower row) is in the lower half:
+// Computes d += a b (PTX ISA, mma.m16n8k16). The whole warp must call it. a [16, 16] and b [16, 8]
+// are bf16, d [16, 8] is f32. With g = lane / 4 and t = lane % 4, a lane holds these elements (row,
+// column):
 //   a[0] (g, 2t..)  a[1] (g + 8, 2t..)  a[2] (g, 2t + 8..)  a[3] (g + 8, 2t + 8..)
 //   b[0] rows 2t, 2t + 1 of column g    b[1] rows 2t + 8, 2t + 9 of column g
 //   d[0] (g, 2t)  d[1] (g, 2t + 1)  d[2] (g + 8, 2t)  d[3] (g + 8, 2t + 1)
+// A word of a or b holds two elements, the first one in its lower half.
 __device__ inline void multiplyAdd16x8x16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
                "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -204,38 +197,34 @@ __device__ inline void multiplyAdd16x8x16(float (&d)[4], const u32 (&a)[4], u32 
 }
 
 // A tile of shared memory for GroupProducts: 64 rows of 128 bytes, or several such blocks one after
-// the other. The tile starts at a multiple of 1024 bytes. The 16-byte chunks of a row are swizzled:
-// chunk c of row r is at tileOffset(r, c). A row has 64 elements along the sum, of one row of a or
-// one column of b; or, in a `Turned` factor, 64 elements across the sum, of one of its 64 terms.
+// the other. It starts at a multiple of 1024 bytes. The 16-byte chunks of a row are swizzled: chunk
+// c of row r is at tileOffset(r, c). A row has 64 consecutive terms of the sum. In a `Turned`
+// factor, a row has 64 elements of one term.
 constexpr int kTileRowBytes = 128, kTurnedTileBytes = 64 * kTileRowBytes;
 __device__ constexpr int tileOffset(int row, int chunk) {
   return row * kTileRowBytes + ((chunk ^ (row & 7)) << 4);
 }
 
-// Products of a warpgroup: 128 threads, the first of which has a number that is a multiple of 128
-// (PTX ISA, wgmma; only on sm_90a). All threads of the group call the functions together. The
-// products run while the threads go on:
+// Products of a warpgroup (PTX ISA, wgmma; only on sm_90a). A warpgroup is 128 threads; the number
+// of the first one is a multiple of 128. All of them call each function. The products run while the
+// threads go on.
 //
-//   begin()             once before each row of add(), after d was read or written
-//   add<N, ...>()       d += a b (or d = a b, if Fresh), where a is 64 x 16 and b is 16 x N in bf16,
-//                       at the shared addresses a and b; d is 64 x N in f32; N is 32, 64, 96, 128,
-//                       192 or 256. In d[i], thread t of the group has the element of row
-//                       16 (t / 32) + t % 32 / 4 + 8 (i / 2 % 2) and column
-//                       8 (i / 4) + 2 (t % 4) + i % 2. A step of 16 along the sum is 32 bytes in a
-//                       tile, and 2048 bytes in a Turned one. After 64 rows, b may continue in the
-//                       next tile.
-//                       Instead of an address, a may be 4 words of each thread, which must exist
-//                       and not change until the wait: word w has the elements of row
-//                       16 (t / 32) + t % 32 / 4 + 8 (w % 2) and of the columns
-//                       2 (t % 4) + 8 (w / 2) and 1 more, the lower column in the lower half. This
-//                       is the layout of multiplyAdd16x8x16 for its a.
-//   commit()            ends a row of add()
-//   wait<Pending>()     until all but the last `Pending` rows are done, and their tiles may be written
-//   finish<Pending>(d)  the same, and d may be read, if none of these last rows adds to it
+//   begin()             starts a group of add() calls, after d was read or written
+//   add<N, ...>()       d += a b (or d = a b, if Fresh): a [64, 16] and b [16, N] in bf16,
+//                       d [64, N] in f32. N is 32, 64, 96, 128, 192 or 256. a and b are shared
+//                       addresses. 16 terms of the sum take 32 bytes of a tile, and 2048 bytes of a
+//                       Turned tile.
+//                       d[i] of thread t is in row 16 (t / 32) + t % 32 / 4 + 8 (i / 2 % 2) and
+//                       column 8 (i / 4) + 2 (t % 4) + i % 2.
+//                       a may also be 4 words of each thread, in the layout of multiplyAdd16x8x16.
+//                       These words must not change until the wait.
+//   commit()            ends the group
+//   wait<Pending>()     waits for all but the last `Pending` groups; their tiles are then free
+//   finish<Pending>(d)  the same; d may then be read
 //
-// Tiles are written by copyAsync16 or storeForProducts, but not between begin() and commit(),
-// because the compiler may move a store across these two. Before begin(), the threads that wrote
-// the tiles must have called seenByProducts(), after copyAsyncWait, and then met at a barrier.
+// copyAsync16 or storeForProducts write the tiles, but not between begin() and commit(), because
+// the compiler may move a store across these two. Before begin(), the writing threads must call
+// copyAsyncWait, then seenByProducts(), and then meet at a barrier.
 template <int Bytes> __device__ inline void storeForProducts(u32 to, Bits<Bytes> v) {
   static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "4, 8 or 16 bytes");
   if constexpr (Bytes == 4)
@@ -252,8 +241,8 @@ __device__ inline void seenByProducts() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// A barrier of `Threads` threads of the block, in whole warps. `id` is 1 to 15: 0 is the barrier of
-// __syncthreads.
+// A barrier of `Threads` threads of the block, in whole warps. `id` is 1 to 15; __syncthreads uses
+// 0.
 template <int Threads> __device__ inline void barrierOf(int id) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(Threads) : "memory");
 }
@@ -272,15 +261,14 @@ struct GroupProducts {
     for (int i = 0; i < Size; ++i)
       asm volatile("" : "+f"(d[i])::"memory"); // no read of d moves before this
   }
-  // Returns the descriptor of a tile: swizzled rows of 128 bytes, and 1024 bytes from 8 rows to the
-  // next 8; for a Turned tile, kTurnedTileBytes from 64 elements across the sum to the next 64.
+  // Returns the descriptor of a tile. It states the distances 1024 bytes (from 8 rows to the next
+  // 8) and kTurnedTileBytes (only for Turned: from 64 elements of a term to the next 64).
   __device__ static inline u64 descriptor(u32 address) {
     return u64((address & 0x3ffff) >> 4) | u64(kTurnedTileBytes >> 4) << 16 | u64(1024 >> 4) << 32 |
            u64(1) << 62;
   }
-  // The texts of the instructions. The operands %0 to %(N / 2 - 1) are d. Two descriptors with a
-  // flag each (true if the factor is Turned) follow, or four words and one descriptor with its
-  // flag. The last operand says whether the product is added to d.
+  // The texts of the instructions. The operands %0 to %(N / 2 - 1) are d. Then follow the factors,
+  // each with its Turned flag, and last the flag of whether the product is added to d.
 #define LMC_R16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define LMC_R32 LMC_R16 \
   ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, " \
