@@ -1,19 +1,15 @@
 // Computes the gradients of flash attention on tensor cores. The probabilities P are recomputed
-// tile by tile from the saved log-sum-exp (Dao, FlashAttention-2, arXiv:2307.08691, algorithm 2).
-// With P_ij = exp(scale q_i.k_j - lse_i) and delta_i = sum_d dout_id out_id, and with * for the
-// elementwise product:
+// from the saved log-sum-exp (Dao, FlashAttention-2, arXiv:2307.08691, algorithm 2). With P_ij =
+// exp(scale q_i.k_j - lse_i), delta_i = sum_d dout_id out_id, and * for the elementwise product:
 //   dV = P^T dout    dP = dout V^T    dS = P * (dP - delta)    dQ = scale dS K    dK = scale dS^T Q
 //
-// There are two kernels, so that every sum belongs to one warp, which adds in a fixed order and
-// without atomics. attentionGradQueries loops over the keys of a tile of queries and also writes
-// delta. attentionGradKeys loops over the query heads that share a key head, and over the queries
-// of each. It computes transposed scores, S^T = K Q^T, so that one mma leaves P^T and dS^T in the
-// registers from which the next mma reads them. Both kernels compute S and dP: 7 products of tiles
-// instead of 5.
+// There are two kernels, so that one warp adds each sum in a fixed order. Both compute S and dP,
+// which makes 7 products of tiles instead of 5. attentionGradQueries also writes delta.
+// attentionGradKeys computes S^T = K Q^T, so that one mma leaves P^T and dS^T in the registers from
+// which the next mma reads them.
 //
-// If Shape::rope is true, the gradients are rotated back before they are stored. For x = dq or dk
-// of a token at position t, with d = headDim, j < d / 2, c = cos[t, j] and s = sin[t, j], the
-// stored y is
+// If Shape::rope is true, dq and dk are rotated back before they are stored. With x = dq or dk of
+// position t, d = headDim, j < d / 2, c = cos[t, j] and s = sin[t, j], the stored y is
 //   y_j = x_j c + x_{j + d/2} s        y_{j + d/2} = x_{j + d/2} c - x_j s
 #pragma once
 
@@ -22,18 +18,16 @@
 namespace lmc {
 
 // A `Tile` describes the variant by constants: int queries, keys, warps, stages (buffers in shared
-// memory; at least 2, and exactly 2 in attentionGradKeys), together (pairs of (sequence, head)
-// processed at a time). A warp of attentionGradQueries computes queries / warps rows, a warp of
-// attentionGradKeys keys / warps rows: 16 or 32. In attentionGradKeys with more than 128 columns,
-// the sums of dk and of dv need more registers than one warp has. Two warps then share 16 rows: the
-// first computes P and dv, and passes P to the second, which computes dk.
+// memory; at least 2, and exactly 2 in attentionGradKeys), together (pairs of (sequence, head) at a
+// time). A warp computes queries / warps rows of dq, or keys / warps rows of dk and dv: 16 or 32.
+// With D > 128, the sums of dk and dv need more registers than a warp has. Then two warps share 16
+// rows: the first computes P and dv, the second dk from the first one's P.
 template <typename Shape, typename Tile, int D = Shape::headDim> struct AttentionGradQueries {
   static constexpr int tiles = (Shape::seq + Tile::queries - 1) / Tile::queries;
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;
   static constexpr int queryBytes = Tile::queries * D * 2;
   static constexpr int keyBytes = Tile::keys * D * 2;
-  // Shared memory holds tiles of q and dout, `stages` pairs of tiles of keys and values, and two
-  // words per query (lse and delta).
+  // Tiles of q and dout, `stages` pairs of tiles of keys and values, lse and delta.
   static constexpr int sharedBytes =
       2 * queryBytes + 2 * Tile::stages * keyBytes + 2 * 4 * Tile::queries;
 };
@@ -42,8 +36,7 @@ template <typename Shape, typename Tile, int D = Shape::headDim> struct Attentio
   static constexpr int blocks = Shape::batch * Shape::kvHeads * tiles;
   static constexpr int queryBytes = Tile::queries * D * 2;
   static constexpr int keyBytes = Tile::keys * D * 2;
-  // The number of words per query: lse, delta and, if there is a window or a document mask, the
-  // first key that the query sees.
+  // Words per query: lse, delta and, if hasFirstKey(), the first key that the query sees.
   static constexpr int rowWords = Shape::window > 0 || Shape::documents ? 3 : 2;
   static constexpr int stageBytes = 2 * queryBytes + rowWords * 4 * Tile::queries;
   static constexpr bool inPairs = D > 128;
@@ -54,8 +47,8 @@ template <typename Shape, typename Tile, int D = Shape::headDim> struct Attentio
 
 namespace attention {
 
-// Rotates back (RoPE) the 16 * M rows that an mma left in `x`, of which the first headDim columns
-// are used. The first row is row `first` of a sequence. The whole warp must call it.
+// Rotates back (RoPE) the 16 * M rows that an mma left in `x`. They are the rows of a sequence from
+// `first` on. The whole warp must call it.
 template <typename Shape, int M, int N>
 __device__ inline void rotateBack(float (&x)[M][N][4], const float *cos, const float *sin,
                                   int first) {
@@ -101,7 +94,7 @@ __device__ inline void rotateBack(float (&x)[M][N][4], const float *cos, const f
           Vec<float, 2> c = load<2>(cos + pair), s = load<2>(sin + pair);
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            // The group of the other column, for lanes with the first and with the last 4 columns.
+            // The group of the other column, for lanes with the first and the last 4 columns.
             const int forFirst = n <= shift ? n + shift : n - shift - 1;
             const int forLast = n < shift ? n + shift + 1 : n - shift;
             float partner = isFirstHalf ? other[forFirst][e] : other[forLast][e];
@@ -114,9 +107,8 @@ __device__ inline void rotateBack(float (&x)[M][N][4], const float *cos, const f
     }
 }
 
-// Sets masked transposed scores to minus infinity: row i of `s` is key firstKey + i of the
-// sequence, column j is query firstQuery + j. If hasFirstKey(), rows[2 Queries + j] is the first
-// key that query j of a tile of `Queries` queries sees.
+// Sets masked transposed scores to minus infinity. s[i, j] is of key firstKey + i and query
+// firstQuery + j. rows[2 Queries + j] is the first key that query j sees.
 template <typename Shape, int Queries, int M, int N>
 __device__ inline void maskColumns(float (&s)[M][N][4], const float *rows, int firstKey,
                                    int firstQuery) {
@@ -151,9 +143,9 @@ template <int M, int N> __device__ inline void multiply(float (&d)[M][N][4], flo
         d[m][n][e] *= factor;
 }
 
-// Computes, for each of 16 * M rows from row `first` of a sequence on, the sum of dout * out over
-// the headDim columns. A whole warp must call it. Stores the sums to `shared`, f32 [16 * M], with
-// zeros for rows >= Shape::seq, and to `delta`, where rows are Shape::heads elements apart.
+// Computes the sum of dout * out over each of 16 * M rows of a sequence, from row `first` on. The
+// whole warp must call it. Stores the sums to `shared`, f32 [16 * M], with zeros for rows >=
+// Shape::seq, and to `delta`, where rows are Shape::heads elements apart.
 template <typename Shape, int M, int D>
 __device__ inline void sumRows(const bf16 *out, const bf16 *dout, float *delta, float *shared,
                                int first) {
@@ -189,9 +181,9 @@ __device__ inline void sumRows(const bf16 *out, const bf16 *dout, float *delta, 
 
 } // namespace attention
 
-// Computes dq (bf16) and delta (f32 [batch * seq, heads]); the other arguments are as in
-// attentionForward. `starts` is null if Shape::documents is false; `cos` and `sin` are null if
-// Shape::rope is false. Grid: AttentionGradQueries::blocks blocks of 32 Tile::warps threads.
+// Computes dq (bf16) and delta (f32 [batch * seq, heads]). `starts` is null without
+// Shape::documents, `cos` and `sin` without Shape::rope. Grid: AttentionGradQueries::blocks blocks
+// of 32 Tile::warps threads.
 template <typename Shape, typename Tile, int D = Shape::headDim>
 __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const bf16 *v,
                                             const bf16 *out, const float *lse, const bf16 *dout,
@@ -241,9 +233,8 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
   const int lane = int(threadIdx.x) % 32, warp = uniform(int(threadIdx.x) / 32);
   const int warpFirst = first + warp * 16 * M;
   const int warpLast = lesser(warpFirst + 16 * M, seq) - 1;
-  // The 32-bit values of the warp's rows in shared memory: first lse / ln 2 of each row, then delta
-  // of each row. A row past the end of the sequence has lse = infinity, so its probabilities are
-  // zero.
+  // The warp's lse / ln 2 and delta in shared memory. A row past the end of the sequence has lse =
+  // infinity, so that its probabilities are zero.
   float *rowLse = reinterpret_cast<float *>(sharedMemory() + 2 * Plan::queryBytes +
                                             2 * Tile::stages * Plan::keyBytes) +
                   warp * (2 * 16 * M);
@@ -329,8 +320,8 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
   storeRows<Tile::queries, M, D, columns, Shape::dqPitch, seq>(rows, dq, warpFirst);
 }
 
-// Computes dk and dv (bf16). `delta` is the result of attentionGradQueries. Grid:
-// AttentionGradKeys::blocks blocks of 32 Tile::warps threads.
+// Computes dk and dv (bf16) from attentionGradQueries's `delta`. Grid: AttentionGradKeys::blocks
+// blocks of 32 Tile::warps threads.
 template <typename Shape, typename Tile, int D = Shape::headDim>
 __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf16 *v,
                                          const float *lse, const bf16 *dout, const float *delta,
@@ -369,7 +360,7 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
   const int last = lesser(first + Tile::keys, seq) - 1;
   const int firstTile = first / Tile::queries;
   const int endTile = ceilDiv(uniform(endOfQueries<Shape>(starts, last)), Tile::queries);
-  // The steps go through all query heads that share the key head, one head after the other.
+  // The steps go through the query heads that share the key head, one head after the other.
   const int tilesOfHead = endTile - firstTile, steps = group * tilesOfHead;
 
   auto fetch = [&](int head, int tile, int stage) {
@@ -378,9 +369,8 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
     copyTile<Tile::queries, D, columns, threads, Shape::doutPitch, seq>(
         to + Plan::queryBytes, dout + head * columns, tile);
   };
-  // The 32-bit values of a query: lse / ln 2, delta and the first key that the query sees. Thread i
-  // loads those of row i of the tile. A row past the end of the sequence has lse = infinity, so its
-  // probabilities are zero.
+  // A query's lse / ln 2, delta and first key that it sees. A row past the end of the sequence has
+  // lse = infinity, so that its probabilities are zero.
   struct Row {
     float lse, delta;
     int firstKey;
@@ -425,12 +415,11 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
   const Lane<D> place;
   const u32 keyBand = keys + band * (16 * M) * (2 * D);
   const u32 valueBand = values + band * (16 * M) * (2 * D);
-  // The sums of dk and dv. A warp of a pair has only one of the two, in `sum`.
+  // The sums of dk and dv. A warp of a pair computes only one of them, in `sum`.
   float sum[M][D / 8][4], valueSum[M][D / 8][4];
   clear(sum);
   clear(valueSum);
-  // Turns scores into probabilities. `rows` holds the 32-bit values of the tile's queries, which
-  // start at `query`.
+  // Turns scores into probabilities. `rows` has the values of the tile's queries, from `query` on.
   auto probabilities = [&](float (&s)[M][N][4], const float *rows, int query) {
     bool masked = warpFirst + 16 * M - 1 > query;
     if constexpr (hasFirstKey<Shape>())
@@ -463,7 +452,7 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
             s[m][n][2 * half + e] *= d[m][n][2 * half + e] - rowDelta;
       }
   };
-  // Only in a pair: the place of this thread's probabilities, which the other warp's thread reads.
+  // For a pair: the place at which this thread passes its probabilities to the other warp.
   float4 *const handed = reinterpret_cast<float4 *>(sharedMemory() + 2 * Plan::keyBytes +
                                                     Tile::stages * Plan::stageBytes) +
                          band * 32 + lane;

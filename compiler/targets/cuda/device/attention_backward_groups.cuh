@@ -1,8 +1,7 @@
-// Computes the gradients of flash attention by products of warpgroups. attention_backward.cuh has
-// the formulas and the reason why there are two kernels. A warpgroup has 64 rows of dq, or of dk
-// and dv. Its products run while it computes exponentials and dS. Blocks do not wait for each
-// other, and no two warpgroups share a sum, so that results do not depend on the order in which
-// they run.
+// Computes the gradients of flash attention by products of warpgroups, with the formulas and the
+// two kernels of attention_backward.cuh. A warpgroup has 64 rows of dq, or of dk and dv. Its
+// products run while it computes exponentials and dS. No two warpgroups share a sum, so that
+// results do not depend on the order in which blocks run.
 #pragma once
 
 #include "lmc/attention_backward.cuh"
@@ -10,19 +9,19 @@
 
 namespace lmc {
 
-// A `Tile` describes the variant by constants: int queries, keys, warps (4 of them have 64 rows of
-// dq, or of dk and dv), together (pairs of (sequence, head) processed at a time); for dq bool
-// queryRegisters, true if a warp keeps its rows of q and dout in registers; for dk and dv bool
-// keyRegisters, true if it keeps its rows of k and v there.
+// A `Tile` describes the variant by constants: int queries, keys, warps (4 per 64 rows of a
+// result), together (pairs of (sequence, head) at a time). bool queryRegisters (for dq): a warp
+// keeps its rows of q and dout in registers. bool keyRegisters (for dk and dv): it keeps its rows
+// of k and v there.
 template <typename Shape, typename Tile, int D = Shape::headDim> struct AttentionGradQueriesGroups {
   static constexpr int tiles = (Shape::seq + Tile::queries - 1) / Tile::queries;
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;
   static constexpr int queryBytes = attention::GroupTile<Tile::queries, D>::bytes;
   static constexpr int keyBytes = attention::GroupTile<Tile::keys, D>::bytes;
-  // The pairs of tiles of keys and values: the scores read one, the sums of the previous step read
-  // one, and one is being copied.
+  // The pairs of tiles of keys and values: one for the scores, one for the sums of the previous
+  // step, one that is being copied.
   static constexpr int stages = 3;
-  // After the tiles, shared memory holds delta's sums, one 32-bit value per query.
+  // The tiles and, per query, delta.
   static constexpr int sharedBytes = attention::kGroupTilesPadding + 2 * queryBytes +
                                      2 * stages * keyBytes + 4 * Tile::queries;
 };
@@ -31,12 +30,11 @@ template <typename Shape, typename Tile, int D = Shape::headDim> struct Attentio
   static constexpr int blocks = Shape::batch * Shape::kvHeads * tiles;
   static constexpr int queryBytes = attention::GroupTile<Tile::queries, D>::bytes;
   static constexpr int keyBytes = attention::GroupTile<Tile::keys, D>::bytes;
-  // With more columns, the sums of dk and of dv need more registers than one warpgroup has. Two
-  // warpgroups then share 64 rows: the first computes dv, the second dk.
+  // With more columns, the sums of dk and dv need more registers than one warpgroup has. Then two
+  // warpgroups share 64 rows: the first computes dv, the second dk.
   static constexpr bool inPairs = D > 128;
   static constexpr int stages = 2;
-  // The number of words per query: lse, delta and, if there is a window or a document mask, the
-  // first key that the query sees.
+  // Words per query: lse, delta and, if hasFirstKey(), the first key that the query sees.
   static constexpr int rowWords = Shape::window > 0 || Shape::documents ? 3 : 2;
   static constexpr int stageBytes = 2 * queryBytes;
   static constexpr int rowBytes = rowWords * 4 * Tile::queries;
@@ -46,8 +44,8 @@ template <typename Shape, typename Tile, int D = Shape::headDim> struct Attentio
                                      stages * (stageBytes + rowBytes) + pairBytes;
 };
 
-// Computes dq (bf16) and delta (f32 [batch * seq, heads]); the arguments are as in
-// attentionGradQueries. Grid: AttentionGradQueriesGroups::blocks blocks of 32 Tile::warps threads.
+// Computes dq (bf16) and delta (f32 [batch * seq, heads]). Arguments: as for attentionGradQueries.
+// Grid: AttentionGradQueriesGroups::blocks blocks of 32 Tile::warps threads.
 template <typename Shape, typename Tile, int D = Shape::headDim>
 __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, const bf16 *v,
                                                   const bf16 *out, const float *lse,
@@ -94,8 +92,8 @@ __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, 
     copyAsyncCommit();
   };
   int step = firstTile, stage = 0;
-  // Waits for the keys and values of the current step. Then starts the copy for the next step, into
-  // the tiles that were used two steps ago.
+  // Waits for this step's keys and values. Then starts the copy for the next step, into the tiles
+  // of two steps ago.
   auto advance = [&] {
     copyAsyncWait<0>();
     seenByProducts();
@@ -123,7 +121,7 @@ __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, 
   const int end = groupFirst < seq ? (lesser(groupFirst + 64, seq) - 1) / Tile::keys + 1 : begin;
 
   // lse / ln 2 and delta of this thread's two rows. A row past the end of the sequence has lse =
-  // infinity, so its probabilities are zero.
+  // infinity, so that its probabilities are zero.
   float *sums = reinterpret_cast<float *>(sharedMemory() + tiles + 2 * Plan::queryBytes +
                                           2 * Plan::stages * Plan::keyBytes) +
                 16 * warp;
@@ -221,7 +219,7 @@ __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, 
                                                         warpFirst);
 }
 
-// Computes dk and dv (bf16). `delta` is the result of attentionGradQueriesGroups. Grid:
+// Computes dk and dv (bf16) from attentionGradQueriesGroups's `delta`. Grid:
 // AttentionGradKeysGroups::blocks blocks of 32 Tile::warps threads.
 template <typename Shape, typename Tile, int D = Shape::headDim>
 __device__ inline void attentionGradKeysGroups(const bf16 *q, const bf16 *k, const bf16 *v,
@@ -262,7 +260,7 @@ __device__ inline void attentionGradKeysGroups(const bf16 *q, const bf16 *k, con
   const int last = lesser(first + Tile::keys, seq) - 1;
   const int firstTile = first / Tile::queries;
   const int endTile = ceilDiv(uniform(endOfQueries<Shape>(starts, last)), Tile::queries);
-  // The steps go through all query heads that share the key head, one head after the other.
+  // The steps go through the query heads that share the key head, one head after the other.
   const int steps = group * (endTile - firstTile);
 
   auto fetch = [&](int head, int tile, int stage) {
@@ -271,9 +269,8 @@ __device__ inline void attentionGradKeysGroups(const bf16 *q, const bf16 *k, con
     Queries::template copy<columns, threads, Shape::doutPitch, seq>(to + Plan::queryBytes,
                                                                     dout + head * columns, tile);
   };
-  // The 32-bit values of a query: lse / ln 2, delta and the first key that the query sees. Thread i
-  // loads those of row i of the tile. A row past the end of the sequence has lse = infinity, so its
-  // probabilities are zero.
+  // A query's lse / ln 2, delta and first key that it sees. A row past the end of the sequence has
+  // lse = infinity, so that its probabilities are zero.
   struct Row {
     float lse, delta;
     int firstKey;
@@ -315,7 +312,7 @@ __device__ inline void attentionGradKeysGroups(const bf16 *q, const bf16 *k, con
   const int row = warp % (Tile::keys / 16) * 16, warpFirst = first + row; // this warp's rows
   const int groupFirst = first + row / 64 * 64, groupLast = lesser(groupFirst + 64, seq) - 1;
   const u32 band = row / 64 * (64 * kTileRowBytes);
-  // The sums of dk and dv. A warpgroup of a pair has only one of the two, in `sum`.
+  // The sums of dk and dv. A warpgroup of a pair computes only one of them, in `sum`.
   float sum[1][D / 8][4], valueSum[1][D / 8][4], s[1][N][4], d[1][N][4];
   u32 operand[1][N / 2][4], valueOperand[1][N / 2][4];
   u32 heldKeys[1][D / 16][4], heldValues[1][D / 16][4];
@@ -349,8 +346,7 @@ __device__ inline void attentionGradKeysGroups(const bf16 *q, const bf16 *k, con
     issueSums<Tile::queries, D>(products, to, a, tile);
     products.commit();
   };
-  // Turns scores into probabilities. `rows` holds the 32-bit values of the tile's queries, which
-  // start at `query`.
+  // Turns scores into probabilities. `rows` has the values of the tile's queries, from `query` on.
   auto probabilities = [&](const float *rows, int query) {
     bool masked = warpFirst + 15 > query;
     if constexpr (hasFirstKey<Shape>())
@@ -380,7 +376,7 @@ __device__ inline void attentionGradKeysGroups(const bf16 *q, const bf16 *k, con
       }
     toOperand(operand, d);
   };
-  // Only in a pair: the place of this thread's probabilities, which the other group's thread reads.
+  // For a pair: the place at which this thread passes its probabilities to the other group.
   float4 *const handed = reinterpret_cast<float4 *>(
                              tiles + 2 * Plan::keyBytes +
                              Plan::stages * (Plan::stageBytes + Plan::rowBytes)) +

@@ -1,18 +1,16 @@
 // Computes the forward pass of flash attention on tensor cores (Dao, FlashAttention-2,
 // arXiv:2307.08691; online softmax: Milakov and Gimelshein, arXiv:1805.02867).
 //
-// A thread block computes `Tile::queries` queries of one head, each warp 16 or 32 of them, and
-// loops over tiles of `Tile::keys` keys. For each query it keeps the largest score m, the sum l of
-// exponentials and the unnormalised output O. A tile of keys k_j and values v_j changes them to m',
-// l' and O':
+// A thread block computes `Tile::queries` queries of one head, and loops over tiles of `Tile::keys`
+// keys. For each query it keeps the maximum score m, the sum l of exponentials and the unnormalised
+// output O. A tile of keys k_j and values v_j changes them to m', l' and O':
 //   s_j = q.k_j    m' = max(m, max_j s_j)    a = exp(scale (m - m'))
 //   l' = a l + sum_j exp(scale (s_j - m'))   O' = a O + sum_j exp(scale (s_j - m')) v_j
-// and at the end out = O / l, lse = scale m + log l. Exponentials are computed as powers of two, so
-// that one multiply-add also applies the factor scale / ln 2.
+// At the end out = O / l and lse = scale m + log l. Exponentials are computed as powers of two, so
+// that one multiply-add also applies scale / ln 2.
 //
-// Tiles of keys and of values pass through a ring of `Tile::slots` buffers in shared memory, so
-// that slots - 1 copies are in flight while one tile is processed. A warp skips a tile if none of
-// its queries sees a key of the tile. Only tiles at the edge of the visible area are masked.
+// Tiles of keys and values pass through a ring of `Tile::slots` buffers in shared memory. A warp
+// skips a tile of which its queries see no key.
 #pragma once
 
 #include "lmc/attention.cuh"
@@ -20,8 +18,8 @@
 namespace lmc {
 
 // A `Tile` describes the variant by constants: int queries (16 or 32 per warp), keys (a multiple of
-// 16), warps, slots (at least 2), together (pairs of (sequence, head) processed at a time), and
-// bool queryRegisters, true if a warp keeps its rows of q in registers.
+// 16), warps, slots (at least 2), together (pairs of (sequence, head) at a time), bool
+// queryRegisters (a warp keeps its rows of q in registers).
 template <typename Shape, typename Tile, int D = Shape::headDim> struct AttentionForward {
   static constexpr int tiles = (Shape::seq + Tile::queries - 1) / Tile::queries;
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;
@@ -32,15 +30,13 @@ template <typename Shape, typename Tile, int D = Shape::headDim> struct Attentio
 
 namespace attention {
 
-// The online softmax of the rows of which a lane holds some columns. Per row, it keeps the largest
-// score, or a number not far below it, and the sum of the exponentials in this lane's columns.
-// Three steps add a tile of scores:
-//   grow            raises `largest`, and returns true if it did for any row of the warp
+// The online softmax of a warp's rows; a lane has some columns of each. Three steps add a tile:
+//   grow            raises `largest`; returns true if it did for any row of the warp
 //   exponentials    turns scores into probabilities, and adds these to `sum`
 //   rescale         scales the output so far to the new `largest`; needed if grow returned true
-// grow raises nothing while exp(scale * maximum) has grown by at most a factor of 2^kHeadroom: any
-// reference value that is not too far below the maximum gives the same quotient O / l, so a warp
-// seldom rescales O after the first tiles.
+// grow raises `largest` only when exp(scale * maximum) has grown by more than a factor of
+// 2^kHeadroom. A `largest` slightly below the maximum gives the same O / l, so a warp seldom
+// rescales O.
 constexpr float kHeadroom = 8;
 
 template <int M> struct Softmax {
@@ -113,9 +109,8 @@ template <int M> struct Softmax {
         }
   }
 
-  // Ends the softmax: divides the output by the sums, and stores lse of the warp's rows, which
-  // start at row `first` of a sequence of `seq` rows. Consecutive rows of lse are `pitch` elements
-  // apart.
+  // Divides the output by the sums, and stores lse of the warp's rows: rows of a sequence of `seq`
+  // rows, from row `first` on. Consecutive elements of lse are `pitch` elements apart.
   template <int N>
   __device__ inline void finish(float (&o)[M][N][4], float *lse, int pitch, int first, int seq,
                                 float scale) const {
@@ -141,7 +136,7 @@ template <int M> struct Softmax {
 } // namespace attention
 
 // Computes out (bf16 rows) and lse (f32 [batch * seq, heads]) from q, k and v (bf16 rows). `starts`
-// is null if Shape::documents is false. Grid: AttentionForward::blocks blocks of 32 Tile::warps
+// is null without Shape::documents. Grid: AttentionForward::blocks blocks of 32 Tile::warps
 // threads.
 template <typename Shape, typename Tile, int D = Shape::headDim>
 __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16 *v,
@@ -185,8 +180,7 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
     copyAsyncCommit();
   };
   int step = 0, slot = 0;
-  // Waits for the tile of the current step. Then starts the copy for a later step, into the buffer
-  // of the previous step.
+  // Waits for this step's tile. Then starts a later copy, into the previous step's buffer.
   auto advance = [&] {
     copyAsyncWait<Tile::slots - 2>();
     __syncthreads();

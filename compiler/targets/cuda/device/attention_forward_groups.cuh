@@ -1,12 +1,11 @@
-// Computes the forward pass of flash attention by products of warpgroups. attention_forward.cuh has
-// the formulas. The order of products and exponentials is that of FlashAttention-3 (Shah et al.,
-// arXiv:2407.08608, section 3.2): while the exponentials are computed, two products run, the scores
-// of a tile and the output of the previous tile.
+// Computes the forward pass of flash attention by products of warpgroups, with the formulas of
+// attention_forward.cuh. As in FlashAttention-3 (Shah et al., arXiv:2407.08608, section 3.2), two
+// products run while the exponentials are computed: the scores of a tile, and the output of the
+// previous tile.
 //
-// A thread block computes `Tile::queries` queries of one head, each warpgroup 64 of them, and loops
-// over tiles of `Tile::keys` keys. Step i needs the keys of tile i and the values of tile i - 1.
-// Shared memory holds two such pairs: the one of the current step, and the one that is being copied
-// for the next step. A warpgroup skips a tile if none of its queries sees a key of the tile.
+// A thread block computes `Tile::queries` queries of one head, each warpgroup 64 of them. Step i
+// needs the keys of tile i and the values of tile i - 1. Shared memory holds this pair and the pair
+// of the next step. A warpgroup skips a tile of which its queries see no key.
 #pragma once
 
 #include "lmc/attention_forward.cuh"
@@ -15,8 +14,8 @@
 namespace lmc {
 
 // A `Tile` describes the variant by constants: int queries (64 per warpgroup), keys, warps,
-// together (pairs of (sequence, head) processed at a time), and bool queryRegisters, true if a warp
-// keeps its rows of q in registers.
+// together (pairs of (sequence, head) at a time), bool queryRegisters (a warp keeps its rows of q
+// in registers).
 template <typename Shape, typename Tile, int D = Shape::headDim> struct AttentionForwardGroups {
   static constexpr int tiles = (Shape::seq + Tile::queries - 1) / Tile::queries;
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;
@@ -27,8 +26,8 @@ template <typename Shape, typename Tile, int D = Shape::headDim> struct Attentio
 };
 
 // Computes out (bf16 rows) and lse (f32 [batch * seq, heads]) from q, k and v (bf16 rows). `starts`
-// is null if Shape::documents is false. Grid: AttentionForwardGroups::blocks blocks of 32
-// Tile::warps threads.
+// is null without Shape::documents. Grid: AttentionForwardGroups::blocks blocks of 32 Tile::warps
+// threads.
 template <typename Shape, typename Tile, int D = Shape::headDim>
 __device__ inline void attentionForwardGroups(const bf16 *q, const bf16 *k, const bf16 *v,
                                               const i32 *starts, bf16 *out, float *lse) {
@@ -68,8 +67,8 @@ __device__ inline void attentionForwardGroups(const bf16 *q, const bf16 *k, cons
     copyAsyncCommit();
   };
   int step = firstTile;
-  // Waits for the tiles of the current step. Then starts the copy for the next step, into the tiles
-  // of the previous step.
+  // Waits for this step's tiles. Then starts the copy for the next step, into the previous step's
+  // tiles.
   auto advance = [&] {
     copyAsyncWait<0>();
     seenByProducts();

@@ -1,8 +1,6 @@
-// Tiles of attention's rows for products of warpgroups (platform.cuh, GroupProducts).
-//
-// A warpgroup has 64 rows of a result. Each of its warps has 16 of them, in the registers in which
-// multiplyAdd16x8x16 leaves 16 rows. So the functions of attention.cuh for such rows (M = 1) serve
-// both kinds of products.
+// Tiles of attention's rows for products of warpgroups (platform.cuh, GroupProducts). Each warp of
+// a warpgroup has 16 rows of a result, in the registers in which multiplyAdd16x8x16 leaves 16 rows.
+// So the functions of attention.cuh (with M = 1) serve both kinds of products.
 #pragma once
 
 #include "lmc/attention.cuh"
@@ -18,16 +16,16 @@ template <int N> __device__ inline float (&elements(float (&d)[1][N][4]))[4 * N]
   return elements<4 * N>(d, 0);
 }
 
-// A tile of `Rows` rows with D columns of bf16. It lies in shared memory as consecutive panels of
-// 64 columns, each in the layout of GroupProducts; half of the last panel is unused if D is not a
-// multiple of 64. A tile starts at a multiple of 1024 bytes. Rows is a multiple of 8, D of 32.
+// A tile of `Rows` rows with D columns of bf16 in shared memory: consecutive panels of 64 columns,
+// in the layout of GroupProducts. The last panel may be half empty. Rows is a multiple of 8, D of
+// 32.
 template <int Rows, int D> struct GroupTile {
   static constexpr int panels = ceilDiv(D, 64), panelBytes = Rows * kTileRowBytes;
   static constexpr int bytes = panels * panelBytes;
 
   // Starts the copy of rows [tile * Rows, (tile + 1) * Rows) of a sequence to the tile `to`. The
-  // sequence has Seq rows, whose starts are Pitch elements apart; rows from Seq on, and columns from
-  // Columns on, become zero. All `Threads` threads of the block must call it.
+  // starts of the sequence's rows are Pitch elements apart. Rows from Seq on, and columns from
+  // Columns on, become zeros. All `Threads` threads of the block must call it.
   template <int Columns, int Threads, int Pitch, int Seq>
   __device__ static inline void copy(u32 to, const bf16 *from, int tile) {
     constexpr int down = Threads / 8;
@@ -48,8 +46,7 @@ template <int Rows, int D> struct GroupTile {
     }
   }
 
-  // Loads the 16 rows from `row` on as left operands of products, for all D columns. The whole warp
-  // must call it.
+  // Loads the 16 rows from `row` on as left operands of products. The whole warp must call it.
   __device__ static inline void load(u32 (&a)[1][D / 16][4], u32 tile, int row) {
     const LaneOfTile<64, Operand::Rows> lane;
 #pragma unroll
@@ -57,10 +54,9 @@ template <int Rows, int D> struct GroupTile {
       loadMatrix4(a[0][k], tile + k / 4 * panelBytes + lane.at(row, k % 4));
   }
 
-  // Writes 16 rows of a result, rounded to bf16, to the tile from row `row` on, and stores them to
-  // global memory as rows from `first` on of a sequence. The sequence has Seq rows, whose starts
-  // are Pitch elements apart; rows from Seq on, and columns from Columns on, are not stored. The
-  // whole warp must call it; no other thread and no product may use the 16 rows of the tile.
+  // Stores 16 rows of a result, rounded to bf16, to the rows of a sequence from `first` on, through
+  // the tile's rows from `row` on. The starts of the sequence's rows are Pitch elements apart. Rows
+  // from Seq on, and columns from Columns on, are not stored. The whole warp must call it.
   template <int Columns, int Pitch, int Seq>
   __device__ static inline void store(u8 *tile, int row, const float (&d)[1][D / 8][4], bf16 *to,
                                       int first) {
@@ -88,9 +84,8 @@ template <int Rows, int D> struct GroupTile {
   }
 };
 
-// Issues d = a b^T, where the sum covers all D columns. d has the 64 rows of the warpgroup; `a` is
-// the tile with the rows of all groups, in shared memory, or the part of it that the warp has
-// loaded; `b` is a tile.
+// Issues d = a b^T, where the sum covers all D columns. d has the 64 rows of the warpgroup. `a` is
+// the tile of all groups' rows, or the registers of the warp's rows; `b` is a tile.
 template <int Rows, int D, int OwnRows, int N>
 __device__ inline void issueScores(GroupProducts &products, float (&d)[1][N][4],
                                    const u32 (&a)[1][D / 16][4], u32 b) {
@@ -118,9 +113,8 @@ __device__ inline void issueScores(GroupProducts &products, float (&d)[1][N][4],
   }
 }
 
-// Issues d[64 rows, D columns] += a b, where b is the tile at address `b`. In a tile of 64 rows,
-// the panels are as far apart as one product expects of the groups of 64 columns of its factor, so
-// one product covers all columns; other tiles need one product per panel.
+// Issues d[64, D] += a b, where b is a tile. One product covers all columns of a tile of 64 rows,
+// whose panels are kTurnedTileBytes apart. Other tiles need one product per panel.
 template <int Rows, int D>
 __device__ inline void issueSums(GroupProducts &products, float (&d)[1][D / 8][4],
                                  const u32 (&a)[1][Rows / 16][4], u32 b) {

@@ -1,11 +1,10 @@
-// Computes attention and its gradients in f32 arithmetic without tensor cores, for tensors of f32
-// or bf16 and any head size, where attention_forward.cuh and attention_backward.cuh do not support
-// the shape. Formulas, masks, arguments and results are those of these two files. The results are
-// deterministic.
+// Computes attention and its gradients in f32 arithmetic without tensor cores, for f32 or bf16 and
+// any head size. Formulas, masks, arguments and results are those of attention_forward.cuh and
+// attention_backward.cuh.
 //
 // A warp computes one row: a query, or a key in attentionGradKeysPlain. It loops over tiles of 32
-// rows of the other side (keys, or queries), which all warps of the block share. A lane computes
-// the scores of one row of the tile, and every 32nd column of the result.
+// rows of the other side, which all warps of the block share. A lane computes the scores of one row
+// of the tile, and every 32nd column of the result.
 #pragma once
 
 #include "lmc/attention.cuh"
@@ -43,16 +42,16 @@ __device__ inline float warpMax(float x) {
   return x;
 }
 
-// Copies row `row` of a sequence to shared memory as f32; zeros if the row number is `seq` or more.
-// A whole warp must call it.
+// Copies row `row` of a sequence to shared memory as f32, or zeros if `row` is at least `seq`. A
+// whole warp must call it.
 template <int D, typename T>
 __device__ inline void readRow(float *to, const T *from, int pitch, int row, int seq) {
   for (int c = int(threadIdx.x) % 32; c < D; c += 32)
     to[c] = row < seq ? toReal(loadOne(from + i64(row) * pitch + c)) : 0;
 }
 
-// Copies 32 rows, starting at row `first`, to shared memory. The starts of rows are D + 1 words
-// apart, so that the elements of a column are in 32 different banks. The whole block must call it.
+// Copies 32 rows from row `first` on to shared memory. The starts of rows are D + 1 words apart,
+// which avoids bank conflicts along a column. The whole block must call it.
 template <int D, int Warps, typename T>
 __device__ inline void readTile(float *to, const T *from, int pitch, int first, int seq) {
   for (int row = int(threadIdx.x) / 32; row < 32; row += Warps)
@@ -81,8 +80,8 @@ __device__ inline void addRows(float (&x)[(D + 31) / 32], float weight, const fl
   }
 }
 
-// Stores a finished row, `factor` * x; if `Rotate`, rotates it back (RoPE) first. `passing` is D
-// 32-bit values of shared memory that belong to the warp.
+// Stores the row factor * x; if `Rotate`, rotates it back (RoPE) first. `passing` is D words of
+// shared memory that belong to the warp.
 template <typename Shape, bool Rotate, typename T>
 __device__ inline void writeRow(T *to, int pitch, int row,
                                 const float (&x)[(Shape::headDim + 31) / 32], float factor,
