@@ -1,13 +1,12 @@
 // Moves the rows of tokens to their experts and back. Each of `tokens` tokens has chosen `chosen`
 // experts; choice c = t chosen + j is the j-th of token t. Rows are sorted by expert, stably:
 //   offsets i32 [experts + 1]   expert e has rows [offsets[e], offsets[e + 1])
-//   rows    i32 [held]          the choice to which a row belongs
-//   places  i32 [choices]       the row of a choice: places[rows[r]] = r
+//   rows    i32 [held]          the choice to which a row belongs; -1: none
+//   places  i32 [choices]       the row of a choice: places[rows[r]] = r; -1: none
 //
-// With several `groups`, experts are in [0, groups experts). Only the experts from experts (rank
-// mod groups) on are sorted, where `rank` is a scalar in memory. `held` of the sorted rows are
-// kept, from row `first` on, and offsets count from that row. A choice without a row has the place
-// -1; a row without a choice has the choice -1.
+// With several `groups`, there are groups * experts experts, and only those of group `rank` mod
+// groups are sorted. `rank` is a scalar in memory. Of the sorted rows, `held` rows from row `first`
+// on are kept, and offsets count from that row.
 //
 // A `Shape` describes the problem by constants:
 //   int tokens, chosen, experts, columns;
@@ -27,8 +26,8 @@ template <typename Shape> struct ExpertRows {
   static constexpr int choices = Shape::tokens * Shape::chosen;
   using Sort = TokenSort<choices, Shape::experts, Shape::tile, Shape::digitBits>;
 
-  // Sets counts[tile, expert] (u32 [tiles, 2^digitBits]) to the number of the tile's choices that
-  // choose the expert. Grid: Sort::kTiles blocks, with Sort::kSharedBytes of shared memory.
+  // Sets counts[tile, expert], u32 [tiles, 2^digitBits], to the number of the tile's choices of the
+  // expert. Grid: Sort::kTiles blocks, with Sort::kSharedBytes of shared memory.
   template <typename Real>
   __device__ static void count(const i32 *experts, const Real *rank, u32 *counts) {
     Sort::template count<0>(experts, counts, leastOf(rank));
@@ -59,8 +58,8 @@ template <typename Shape> struct ExpertRows {
       ranks[item] = Sort::rank(key[item], Sort::position(item) < choices);
     __syncthreads();
     Sort::findPlaces(counts, reinterpret_cast<u32 *>(sharedMemory() + Sort::kSharedBytes));
-    // In the first tile, the place that the first warp finds for an expert is the expert's first
-    // row. Choices of experts that are not sorted come last, with the number Shape::experts.
+    // In the first tile, the first warp's place for an expert is the expert's first row. Choices of
+    // experts that are not sorted come last, with the number Shape::experts.
     if (blockIdx.x == 0)
       for (int expert = int(threadIdx.x); expert <= Shape::experts; expert += kScatterThreads) {
         const i32 row =
@@ -85,8 +84,7 @@ namespace experts {
 
 constexpr int kWarps = kThreads / 32;
 
-// The number of elements of T that a lane reads at a time: at most 16 bytes, and a divisor of a
-// row.
+// The number of elements that a lane reads at a time: at most 16 bytes, and a divisor of a row.
 template <typename T, int Columns>
 constexpr int kWidth = VectorWidth<Columns, 16 / int(sizeof(T))>::value;
 
@@ -118,10 +116,9 @@ __device__ inline void takeRows(const T *x, const i32 *rows, T *to) {
     store(to + i64(row) * Shape::columns + column, load<width>(from + column));
 }
 
-// Computes out[t, :] = sum over j of weights[t, j] y[places[t, j], :]; without weights if
-// `Weighted` is false (the gradient of takeRows), and without choices whose place is -1. y [held,
-// columns], weights f32 (f64 for f64) [tokens, chosen], out [tokens, columns]. Grid:
-// ceilDiv(tokens, 8).
+// Computes out[t, :] = sum over j of weights[t, j] y[places[t, j], :], without places of -1. If
+// `Weighted` is false, all weights are 1 (the gradient of takeRows). y [held, columns], weights f32
+// (f64 for f64) [tokens, chosen], out [tokens, columns]. Grid: ceilDiv(tokens, 8).
 template <typename Shape, bool Weighted, typename T>
 __device__ inline void combineRows(const T *y, const typename experts::RealOf<T>::Type *weights,
                                    const i32 *places, T *out) {
@@ -199,8 +196,8 @@ combineRowsGrad(const T *dout, const T *y, const typename experts::RealOf<T>::Ty
 }
 
 // Computes y[r, :] = silu(x[r, :columns]) * x[r, columns:] for the rows r < offsets[experts], with
-// silu(g) = g / (1 + exp(-g)): x [tokens, 2 columns], y [tokens, columns], where `tokens` is the
-// number of rows for which there is room. Grid: ceilDiv(tokens, 8).
+// silu(g) = g / (1 + exp(-g)): x [tokens, 2 columns], y [tokens, columns]. Grid: ceilDiv(tokens,
+// 8).
 template <typename Shape, typename T>
 __device__ inline void expertSwiglu(const T *x, const i32 *offsets, T *y) {
   using namespace experts;
@@ -223,9 +220,9 @@ __device__ inline void expertSwiglu(const T *x, const i32 *offsets, T *y) {
   }
 }
 
-// Computes the gradient of expertSwiglu for the same rows: with g and u, the halves of x[r, :], and
-// s = 1 / (1 + exp(-g)), dx[r, :columns] = dy[r, :] u s (1 + g (1 - s)) and dx[r, columns:] = dy[r,
-// :] g s. Grid: ceilDiv(tokens, 8).
+// Computes the gradient of expertSwiglu. With g and u, the halves of x[r, :], and s = 1 / (1 +
+// exp(-g)), dx[r, :columns] = dy[r, :] u s (1 + g (1 - s)) and dx[r, columns:] = dy[r, :] g s.
+// Grid: ceilDiv(tokens, 8).
 template <typename Shape, typename T>
 __device__ inline void expertSwigluGrad(const T *dy, const T *x, const i32 *offsets, T *dx) {
   using namespace experts;

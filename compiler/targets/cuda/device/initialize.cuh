@@ -1,9 +1,9 @@
 // Computes the initial values of variables with the same bits as runtime/step/Initializer.cpp on
-// the CPU. Only RoPE tables may differ, because the CPU and CUDA have different libraries for cos
-// and sin (within 2 ulp of f64).
+// the CPU. Only RoPE tables may differ (within 2 ulp of f64), because cos and sin are from
+// different libraries.
 //
-// The values that are known only when a job starts are in device memory, one InitializerRecord per
-// variable, so that one kernel serves all variables of the same kind and types. A grid may have any
+// An InitializerRecord per variable, in device memory, has the values that are known only when a
+// job starts. So one kernel serves all variables of the same kind and types. A grid may have any
 // size.
 #pragma once
 
@@ -28,10 +28,9 @@ template <> __device__ inline double rounded<double>(double x) { return x; }
 template <> __device__ inline float rounded<float>(double x) { return float(x); }
 template <> __device__ inline bf16 rounded<bf16>(double x) { return toBf16(float(x)); }
 
-// Sets out[j] to the value of element first + j, for j in [0, elements). Stores words of 16 bytes,
-// and single elements at the two ends where a word is incomplete. `fill(j, values)` must compute
-// the values of one word: of elements first + j, first + j + 1, ...; values outside of the range
-// are not stored.
+// Sets out[j] to the value of element first + j, for j in [0, elements), in words of 16 bytes if
+// possible. `fill(j, values)` must compute a word's values: elements first + j, first + j + 1, and
+// so on. Values outside of the range are not stored.
 template <typename T, typename Fill>
 __device__ inline void fillWords(const InitializerRecord &record, T *out, Fill fill) {
   constexpr int width = 16 / int(sizeof(T));

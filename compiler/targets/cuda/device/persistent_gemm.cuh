@@ -3,10 +3,9 @@
 //   plainGemm:             y = x w^T              x [rows, inner], w [columns, inner], y [rows, columns]
 //   expertGemmPersistent:  as expertGemmGroups (expert_gemm.cuh)
 //
-// All tensors are bf16, sums are f32. A block computes tiles of 128 x N one after the other; while
-// it stores a tile, the first slices of the next one are already being copied. plainGemm goes
-// through the tiles in bands of Shape::band tiles of rows, so that blocks that run at the same time
-// share rows of x and of w in the L2 cache.
+// All tensors are bf16, sums are f32. A block computes tiles of 128 x N one after the other. While
+// it stores a tile, the first slices of the next one are being copied. plainGemm goes through bands
+// of Shape::band tiles of rows, so that blocks share rows of x and of w in the L2 cache.
 //
 // A `Shape` describes the problem by constants: int rows, inner, columns (inner and columns are
 // multiples of 8), blocks (of the grid); for plainGemm int band (tiles); for expertGemmPersistent
@@ -24,7 +23,7 @@ using attention::ceilDiv;
 using attention::kFullWarp;
 using attention::lesser;
 
-// The row and the column at which tile `tile` of `down` x `across` tiles starts, in tiles.
+// The row and the column at which a tile of a matrix starts, in tiles.
 struct Place {
   int row, column;
 };
@@ -35,7 +34,7 @@ template <typename Shape> __device__ inline Place placeOf(int tile, int down, in
 }
 
 // Exchanges words between four neighbouring lanes. Before, lane t has the columns 2 t and 2 t + 1
-// of four blocks of 8 columns; afterwards it has all 8 columns of block t.
+// of four blocks of 8 columns. Afterwards it has all 8 columns of block t.
 __device__ inline void turn(u32 (&words)[4]) {
   const int lane = int(threadIdx.x) % 4;
 #pragma unroll
@@ -51,10 +50,9 @@ __device__ inline void turn(u32 (&words)[4]) {
       }
 }
 
-// Calls visit(row, column, words...) for each piece of 8 columns of the warpgroup's 64 x N sums
-// that a lane has after turn(), rounded to bf16: `row` within the block's tile, `column` within the
-// N columns. With `Pairs`, the columns are those of the first half of N, and visit gets the words
-// of both halves.
+// Calls visit(row, column, words...) for each piece of 8 columns that a lane has after turn(),
+// rounded to bf16. `row` is a row of the block's tile, `column` one of the N columns. With `Pairs`,
+// `column` is in the first half of N, and visit gets the words of both halves.
 template <int N, bool Pairs, typename Visit>
 __device__ inline void forEachPiece(const float (&d)[N / 2], Visit visit) {
   constexpr int blocks = (Pairs ? N / 2 : N) / 8;
@@ -90,8 +88,7 @@ __device__ inline void storeWords(bf16 *to, const u32 (&words)[4]) {
 
 // Computes the tiles blockIdx.x, blockIdx.x + Blocks, ... of `tiles`, each as the sum of the
 // products of `slices` slices of 64. copy(tile, slice, a, b) must start the copies of a slice to
-// the tiles of shared memory at a and b; store(tile, d) gets the sums, and must not touch shared
-// memory.
+// the shared addresses a and b. store(tile, d) gets the sums, and must not touch shared memory.
 template <int N, int Stages, int Blocks, bool TurnedB, typename Copy, typename Store>
 __device__ inline void computeTiles(int tiles, int slices, Copy copy, Store store) {
   using G = experts::Groups<N, Stages>;
@@ -139,8 +136,8 @@ __device__ inline void computeTiles(int tiles, int slices, Copy copy, Store stor
 
 } // namespace products
 
-// Grid: Shape::blocks blocks of 256 threads, at most one on an SM, with experts::Groups<N,
-// Stages>::kSharedBytes of shared memory. The other kernels of this file have the same grid.
+// Grid of all kernels of this file: Shape::blocks blocks of 256 threads, at most one on an SM, with
+// experts::Groups<N, Stages>::kSharedBytes of shared memory.
 template <typename Shape, int N, int Stages>
 __device__ inline void plainGemm(const bf16 *x, const bf16 *w, bf16 *y) {
   using namespace products;
@@ -173,8 +170,7 @@ __device__ inline void expertGemmPersistent(const bf16 *x, const bf16 *w, const 
   using namespace products;
   using G = experts::Groups<N, Stages>;
   constexpr int across = ceilDiv(Shape::columns, N);
-  // The number of tiles of rows over all experts. For each, all tiles of columns follow one
-  // another.
+  // The number of tiles of rows over all experts. Each has `across` tiles of columns.
   const int down = experts::tilesOfAll<Shape::experts, kTile>(offsets);
   // The tile that is being copied; `from` holds its rows for all of its slices.
   int copied = -1;

@@ -1,14 +1,13 @@
-// Computes normal random numbers by position: element i of stream s with seed k is a pure function
-// of (k, s, i). The bits are the same as on the CPU (runtime/step/NormalStream.cpp): both compute
-// Philox words and then the same IEEE operations in f64, in the same order, without fused
-// operations.
+// Computes normal random numbers by position: element i of stream s with seed k is a function of
+// (k, s, i). The bits are the same as on the CPU (runtime/step/NormalStream.cpp), because both use
+// the same f64 operations in the same order, without fused ones.
 #pragma once
 
 #include "lmc/platform.cuh"
 
 namespace lmc {
 
-// Return x + y and x y. The compiler may not fuse these operations with others.
+// Return x + y and x y. The compiler may not fuse them with other operations.
 __device__ inline double addExactly(double x, double y) { return __dadd_rn(x, y); }
 __device__ inline double multiplyExactly(double x, double y) { return __dmul_rn(x, y); }
 // Returns x y + z, rounded after the product and again after the sum.
@@ -58,7 +57,7 @@ __device__ inline double normalRadius(u32 x) {
 }
 
 // Computes the cosine and sine of the angle 2 pi y / 2^32. The nearest multiple of a quarter turn
-// is subtracted exactly, which leaves an angle a, |a| <= pi / 4, for the Taylor series.
+// is subtracted exactly. The rest, at most pi / 4, goes to the Taylor series.
 __device__ inline void cosSinOfTurn(u32 y, double &cosine, double &sine) {
   u32 q = (y + 0x20000000u) >> 30;
   u32 offset = y + 0x20000000u - (q << 30); // distance from the nearest quarter turn, plus 2^29

@@ -1,5 +1,5 @@
 // Reduces values over the threads of a warp or thread block. The order of operations depends only
-// on the number of threads, so the same values always give the same bits.
+// on the number of threads.
 #pragma once
 
 #include "lmc/math.cuh"
@@ -35,9 +35,8 @@ struct MinimumNumber {
 };
 
 // Returns, in every lane, the reduction by `Op` of the values of its group of `Width` neighbouring
-// lanes; `Width` is a power of two. Lanes that are `Width` / 2 apart are combined first, then lanes
-// that are `Width` / 4 apart, and so on. Every lane combines the same pairs, so all get the same
-// bits.
+// lanes; `Width` is a power of two. Lanes that are `Width` / 2 apart are combined first, then
+// `Width` / 4, and so on. All lanes combine the same pairs, and so get the same bits.
 template <typename Op, int Width = 32, typename T> __device__ inline T reduceWarp(T value) {
 #pragma unroll
   for (int distance = Width / 2; distance > 0; distance /= 2)
@@ -45,10 +44,9 @@ template <typename Op, int Width = 32, typename T> __device__ inline T reduceWar
   return value;
 }
 
-// The reduction over a thread block has two steps with a __syncthreads() between them. In step 1
-// each warp stores its total in `totals`, one element per warp. In step 2 every thread combines all
-// totals. Several reductions can share one __syncthreads(). `totals` may be written again after the
-// next barrier.
+// The reduction over a thread block has two steps, with a __syncthreads() between them. In step 1
+// each warp stores its total in `totals`. In step 2 every thread combines all totals. `totals` may
+// be written again after the next barrier.
 template <typename Op, typename T> __device__ inline void putWarpTotal(T *totals, T value) {
   value = reduceWarp<Op>(value);
   if (threadIdx.x % 32 == 0)
@@ -62,15 +60,13 @@ template <typename Op, int Warps, typename T> __device__ inline T blockTotal(con
       value = Op::combine(value, totals[warp]);
     return value;
   } else {
-    // The smallest power of two that is at least Warps, and at least 8. Each group of `width` lanes
-    // computes the same total.
+    // A power of two, at least Warps and 8. Each group of `width` lanes computes the same total.
     constexpr int width = Warps <= 8 ? 8 : Warps <= 16 ? 16 : 32;
     const int lane = int(threadIdx.x % width);
     if constexpr (Warps == width) {
       return reduceWarp<Op, width>(totals[lane]);
     } else {
-      // A lane in the lower half of a group combines two totals: its own, and the one `width` / 2
-      // after it if there is one.
+      // A lane in a group's lower half combines its own total with the one `width` / 2 after it.
       T value = totals[lane % (width / 2)];
       if (lane % (width / 2) + width / 2 < Warps)
         value = Op::combine(value, totals[lane % (width / 2) + width / 2]);
@@ -79,11 +75,10 @@ template <typename Op, int Warps, typename T> __device__ inline T blockTotal(con
   }
 }
 
-// Reduces over groups of threads. A group is `Lanes` neighbouring threads; each thread holds N
-// values, and threads at the same position in different groups hold values of the same columns. The
-// threads of group 0 get the reduction by `Op` over all groups: groups that are `Groups` / 2 apart
-// are combined first. `Groups` is a power of two; `shared` has room for Groups * Lanes * N values.
-// All threads of the block must call it, and may write `shared` again afterwards.
+// Reduces over the `Groups` groups of `Lanes` neighbouring threads. Each thread has N values;
+// threads at the same position of different groups have values of the same columns. Group 0 gets
+// the result. Groups that are `Groups` / 2 apart are combined first; `Groups` is a power of two.
+// `shared` has room for Groups * Lanes * N values. All threads of the block must call it.
 template <typename Op, int Groups, int Lanes, int N, typename T>
 __device__ inline Vec<T, N> reduceGroups(Vec<T, N> value, T *shared) {
   const u32 group = threadIdx.x / Lanes;
@@ -104,16 +99,15 @@ __device__ inline Vec<T, N> reduceGroups(Vec<T, N> value, T *shared) {
   return value;
 }
 
-// Returns the sum of the online softmax after its maximum rises from `from` to `to`. The online
-// softmax keeps the maximum m of the values so far and the sum s of exp(value - m). Before the
+// Returns the sum s of the online softmax after its maximum rises from `from` to `to`. Before the
 // first value, `from` is -inf and s is 0. (Milakov, Gimelshein, "Online normalizer calculation for
 // softmax", arxiv.org/abs/1805.02867)
 __device__ inline float rescaleSum(float s, float from, float to) {
   return from == to ? s : s * expf(from - to);
 }
 
-// Returns exp(x) for x <= 0, for use in a sum. The error is (3 + |x|) units in the last place, so
-// it is large only where the result is small. Results below 2^-126 are 0.
+// Returns exp(x) for x <= 0, for use in a sum. The error is (3 + |x|) units in the last place. A
+// result below 2^-126 is 0.
 __device__ inline float expBelow(float x) { return exp2Fast(x * 1.44269504f); }
 
 } // namespace lmc

@@ -1,5 +1,5 @@
 // The router of a mixture of experts, and its gradient: softmax or sigmoid, and the `chosen`
-// largest of each row. Each warp computes one token; a lane computes every 32nd expert of it.
+// largest of each row. A warp computes a token; a lane computes every 32nd expert.
 //
 // A `Shape` describes the problem by constants:
 //   int tokens, experts, chosen;
@@ -9,9 +9,8 @@
 //   double scale;     factor of the weights
 //   bool mass;        only for the gradient: there is an argument `dmass`
 //
-// Of equal probabilities, the expert with the lower number comes first; a NaN comes before all
-// numbers. Sums over tokens are in a fixed order, so that results do not depend on the order of
-// blocks.
+// Of equal probabilities, the expert with the lower number comes first. A NaN comes before all
+// numbers. Sums over tokens do not depend on the order of blocks.
 #pragma once
 
 #include "lmc/expert_rows.cuh"
@@ -90,8 +89,8 @@ template <typename Shape, typename Real> struct Probabilities {
     return aIsNumber == bIsNumber ? expert < other : bIsNumber;
   }
 
-  // Returns the expert with the highest `score` that is not in `taken`, and adds it to `taken`,
-  // which has one bit for each expert of this lane.
+  // Returns the expert with the highest `score` that is not in `taken`, and adds it to `taken`: one
+  // bit per expert of this lane.
   __device__ static int takeFirst(const Real (&score)[kOwn], u32 &taken) {
     Real best = -Real(attention::infinity());
     int expert = 0x7fffffff;

@@ -1,13 +1,10 @@
 // Computes d[ids[t], :] = (or +=) the sum of x[t, :], in ascending order of t: the gradient of an
-// embedding. Tokens are sorted by id, then the rows of each run of equal ids are summed, so the
-// sums are deterministic and need no atomics.
+// embedding. A sort of the tokens by id makes the sums deterministic without atomics.
 //
 // The operands are ids i32 [rows], x (bf16, f32 or f64) [rows, columns] and d (f64 if x is f64,
 // else f32) [vocabulary, columns]. An id outside of the vocabulary adds nothing: its key is
-// `vocabulary`, which sorts last. compiler/targets/cuda/templates/ScatterAddLayout.h describes how
-// the kernels share the workspace.
-//
-// All kernels have blocks of 256 threads.
+// `vocabulary`, which sorts last. compiler/targets/cuda/templates/ScatterAddLayout.h describes the
+// sort and the workspace. All kernels have blocks of 256 threads.
 #pragma once
 
 #include "lmc/vector_io.cuh"
@@ -17,8 +14,7 @@ namespace lmc {
 constexpr int kScatterThreads = 256, kScatterWarps = kScatterThreads / 32;
 constexpr u32 kAllLanes = 0xffffffffu;
 
-// Returns a mask with one bit for each lane whose `valid` is true and whose `digit` equals that of
-// this lane.
+// Returns a mask of the lanes whose `valid` is true and whose `digit` equals this lane's.
 template <int Bits> __device__ inline u32 lanesWithDigit(u32 digit, bool valid) {
   u32 lanes = __ballot_sync(kAllLanes, valid);
 #pragma unroll
@@ -30,9 +26,9 @@ template <int Bits> __device__ inline u32 lanesWithDigit(u32 digit, bool valid) 
   return lanes;
 }
 
-// Sorts pairs (key, token) by key, stably, by a radix sort that starts with the least significant
-// digit. A block sorts `Tile` consecutive positions, each of its warps Tile / 8 consecutive ones,
-// and a lane every 32nd position of its warp: the order of positions is (warp, item, lane).
+// Sorts pairs (key, token) by key, stably, the least significant digit first. A block sorts `Tile`
+// consecutive positions, each of its 8 warps Tile / 8 of them, and a lane every 32nd position of
+// its warp.
 template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
   static constexpr int kItems = Tile / kScatterThreads, kDigits = 1 << DigitBits;
   static constexpr int kTiles = (Rows + Tile - 1) / Tile;
@@ -44,8 +40,7 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
   }
   __device__ static u32 keyOfId(i32 id) { return u32(id) < u32(Vocabulary) ? u32(id) : Vocabulary; }
 
-  // Returns the counters of this thread's warp, u32 [kDigits]. Shared memory holds those of all 8
-  // warps, u32 [8, kDigits].
+  // Returns the counters of this thread's warp, u32 [kDigits]. Shared memory has [8, kDigits].
   __device__ static u32 *counters() {
     return reinterpret_cast<u32 *>(sharedMemory()) + threadIdx.x / 32 * kDigits;
   }
@@ -70,8 +65,8 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
     __syncthreads();
   }
 
-  // Returns the key at position `at`. In the first pass (Shift == 0), `keys` still holds ids; the
-  // key of an id is id - least.
+  // Returns the key at position `at`. In the first pass (Shift == 0), `keys` holds ids; the key of
+  // an id is id - least.
   template <int Shift> __device__ static u32 loadKey(const void *keys, int at, i32 least = 0) {
     if constexpr (Shift == 0)
       return keyOfId(loadOne(static_cast<const i32 *>(keys) + at) - least);
@@ -79,8 +74,8 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
       return loadOne(static_cast<const u32 *>(keys) + at);
   }
 
-  // Sets counts[tile, digit] to the number of keys of the tile that have this digit at bit `Shift`.
-  // The grid has one block per tile, with kSharedBytes of shared memory.
+  // Sets counts[tile, digit] to the number of keys of the tile with this digit at bit `Shift`.
+  // Grid: one block per tile, with kSharedBytes of shared memory.
   template <int Shift>
   __device__ static void count(const void *keys, u32 *counts, i32 least = 0) {
     clearCounters();
@@ -103,8 +98,8 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
     store(counts + i64(blockIdx.x) * kDigits + 4 * threadIdx.x, sum);
   }
 
-  // Returns the sum of `value` over all threads of the block with a smaller index. `sums` is
-  // scratch, u32 [8] in shared memory.
+  // Returns the sum of `value` over the threads of the block before this one. `sums` is u32 [8] of
+  // shared memory.
   __device__ static u32 sumBefore(u32 value, u32 *sums) {
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, inclusive = value;
 #pragma unroll
@@ -122,8 +117,7 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
   }
 
   // Replaces each warp's counter of a digit by the position of the warp's first key with this
-  // digit: after all keys with smaller digits, and after the keys with the same digit in earlier
-  // tiles and warps.
+  // digit.
   __device__ static void findPlaces(const u32 *counts, u32 *sums) {
     Vec<u32, 4> total = {}, before = {};
     bool active = threadIdx.x < kDigits / 4;
@@ -156,8 +150,8 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
   }
 
   // Moves the pairs of a tile to their positions in the order of the digit at bit `Shift`. In the
-  // first pass, `keys` holds ids and the tokens are the positions themselves (`tokens` is not
-  // read). The grid has one block per tile, with kSharedBytes + 32 bytes of shared memory.
+  // first pass, `keys` holds ids, and the tokens are the positions (`tokens` is not read). Grid:
+  // one block per tile, with kSharedBytes + 32 bytes of shared memory.
   template <int Shift>
   __device__ static void move(const void *keys, const u32 *tokens, const u32 *counts,
                               u32 *sortedKeys, u32 *sortedTokens) {
@@ -193,7 +187,7 @@ __device__ inline float widened(bf16 x) { return toFloat(x); }
 __device__ inline float widened(float x) { return x; }
 __device__ inline double widened(double x) { return x; }
 
-// The largest power of two, up to `Most`, that divides `Columns`: vectors of this many elements are
+// The largest power of two up to `Most` that divides `Columns`. Vectors of so many elements are
 // aligned in every row.
 template <int Columns, int Most> struct VectorWidth {
   static constexpr int value = Most == 1 || Columns % Most == 0
@@ -202,17 +196,15 @@ template <int Columns, int Most> struct VectorWidth {
 };
 template <int Columns> struct VectorWidth<Columns, 1> { static constexpr int value = 1; };
 
-// A stretch of 32 * Width columns of a row of sums, starting at `column`, that a warp holds: lane l
-// holds the Width elements that start at column + Width * l. If a lane's elements take 32 bytes,
-// lanes 2i and 2i + 1 exchange halves of their elements after a load and before a store, so that
-// each instruction of the warp accesses whole 32-byte sectors.
+// The 32 * Width columns of a row of sums from `column` on. Lane l holds the Width elements from
+// column + Width * l on. If these take 32 bytes, the lanes 2i and 2i + 1 exchange halves around
+// each load and store, so that each instruction of the warp accesses whole 32-byte sectors.
 template <typename Sum, int Width, int Columns> struct RowStretch {
   static constexpr bool kPaired = Width * sizeof(Sum) == 32;
   static constexpr int kHalf = Width / 2;
 
-  // Exchanges halves within each pair of lanes. Afterwards the first lane holds the first half of
-  // both lanes' elements, the second lane the second half of both. A second exchange undoes the
-  // first one.
+  // Exchanges halves within each pair of lanes: the first lane gets the first halves of both lanes'
+  // elements, the second lane the second halves. A second exchange undoes the first.
   __device__ static Vec<Sum, Width> exchange(const Vec<Sum, Width> &mine) {
     bool odd = threadIdx.x & 1;
     Vec<Sum, Width> result;
@@ -227,8 +219,7 @@ template <typename Sum, int Width, int Columns> struct RowStretch {
   }
 
   // Returns the first column that this lane accesses in exchanged form. Both lanes of a pair first
-  // access the Width elements of lane 2i, each lane one half; then they access those of lane 2i +
-  // 1.
+  // access the elements of lane 2i, half each, and then those of lane 2i + 1.
   __device__ static int firstHalf(int column) {
     int lane = threadIdx.x % 32;
     return column + (lane & ~1) * Width + (lane & 1) * kHalf;
@@ -274,19 +265,19 @@ template <typename Sum, int Width, int Columns> struct RowStretch {
   }
 };
 
-// Sums the rows of x over the sorted pairs (key, token): `keys` and `tokens` are u32 [Rows].
-// `partials` holds one row of partial sums per range: [kRanges, Columns].
+// Sums the rows of x over the sorted pairs (key, token). `keys` and `tokens` are u32 [Rows],
+// `partials` is [kRanges, Columns].
 template <typename X, int Rows, int Columns, int Vocabulary, int Range, bool Accumulate>
 struct RowSums {
   using Sum = typename SumOf<X>::Type;
   static constexpr int kRanges = (Rows + Range - 1) / Range;
   static_assert(Range == 64, "a lane holds two pairs");
 
-  // addRanges reads x in words of up to 16 bytes. It needs one warp per range of positions and
-  // stretch of 32 * kWidth columns.
+  // The vector width of addRanges, which needs a warp per range of positions and 32 * kWidth
+  // columns.
   static constexpr int kWidth = VectorWidth<Columns, 16 / int(sizeof(X))>::value;
   static constexpr int kStretches = (Columns + 32 * kWidth - 1) / (32 * kWidth);
-  // addPartials reads sums in words of up to 16 bytes; its stretches have 32 * kSumWidth columns.
+  // The vector width of addPartials, which needs a warp per range and 32 * kSumWidth columns.
   static constexpr int kSumWidth = VectorWidth<Columns, 16 / int(sizeof(Sum))>::value;
   static constexpr int kSumStretches = (Columns + 32 * kSumWidth - 1) / (32 * kSumWidth);
   static constexpr int kInFlight = Accumulate ? 4 : 8; // number of rows that are loaded at a time
@@ -295,10 +286,9 @@ struct RowSums {
     return position < Rows ? loadOne(keys + position) : u32(Vocabulary);
   }
 
-  // Sums the runs of equal keys that begin in range r and stores the sums to d; with Accumulate, a
-  // sum starts from the value in d. A run that continues beyond the range is summed up to the
-  // range's end. If a run of an earlier range continues in range r, its sum over range r is stored
-  // to row r of `partials`.
+  // Sums the runs of equal keys that begin in range r, up to the end of the range, and stores the
+  // sums to d. With Accumulate, a sum starts from the value in d. If a run of an earlier range
+  // continues in range r, its sum over range r goes to row r of `partials`.
   __device__ static void addRanges(const X *x, const u32 *keys, const u32 *tokens, Sum *partials,
                                    Sum *d) {
     using Stretch = RowStretch<Sum, kWidth, Columns>;
@@ -362,8 +352,7 @@ struct RowSums {
   }
 
   // Adds the partial sums of each run that lies in several ranges to the run's row of d, in
-  // ascending order of the ranges. The grid has one warp per range and stretch; only the warp of
-  // the second range of such a run has work.
+  // ascending order. Only the warp of the second range of such a run has work.
   __device__ static void addPartials(const u32 *keys, const Sum *partials, Sum *d) {
     using Stretch = RowStretch<Sum, kSumWidth, Columns>;
     int lane = threadIdx.x % 32, item = blockIdx.x * kScatterWarps + threadIdx.x / 32;

@@ -1,5 +1,4 @@
-// SwiGLU of rows of bf16 and its gradient, by kernels that follow a library's matrix product. The
-// part for single elements is also the epilogue of the products of swiglu_gemm.cuh.
+// SwiGLU of rows of bf16 and its gradient. These kernels follow a library's matrix product.
 //
 //   swigluRows:      a = silu(g) u                           gu = [g | u] [rows, 2 columns], a [rows, columns]
 //   swigluRowsGrad:  dg = d u s (1 + g (1 - s)), du = d g s,  d and a [rows, columns], gu and dgu as gu

@@ -1,16 +1,15 @@
 // Matrix products of a gated MLP by warpgroups (only on sm_90a), with SwiGLU in their epilogues.
-// The products stay in registers, where elementwise kernels would write and read them again.
 //
 //   swigluGemm:      [g | u] = x w^T, a = silu(g) u          x [rows, inner], w [2 columns, inner],
 //                                                            gu [rows, 2 columns], a [rows, columns]
 //   swigluGemmGrad:  d = dy w, dg = d u s (1 + g (1 - s)),   dy [rows, inner], w [inner, columns],
 //                    du = d g s, a = g s u, s = 1 / (1 + e^-g)   gu and dgu [rows, 2 columns]
 //
-// g, u and d are rounded before they are used, as elementwise kernels would read them. Tiles, the
-// grid and shared memory are those of plainGemm (persistent_gemm.cuh). A tile of swigluGemm has N /
-// 2 columns of g and the same columns of u, so that one thread has both g and u of an element.
+// g, u and d are rounded before they are used, as elementwise kernels would read them. Tiles, grid
+// and shared memory are those of plainGemm (persistent_gemm.cuh). A tile of swigluGemm has N / 2
+// columns of g and the same columns of u, so that one thread has both g and u of an element.
 //
-// A `Shape` is that of plainGemm, and has bool both: swigluGemm also writes gu, swigluGemmGrad also
+// A `Shape` is that of plainGemm with bool both: swigluGemm also writes gu, swigluGemmGrad also
 // writes a. The results of swigluGemmGrad may overwrite gu.
 #pragma once
 
