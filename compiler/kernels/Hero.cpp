@@ -14,10 +14,9 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-// The amount of work of one call of a CPU kernel: elements of a flat kernel, columns of a column
-// reduction, or bytes that a chunk of work items touches. The values are small enough for a private
-// cache and for balance between threads, and large enough that the overhead of a call (well under a
-// microsecond) does not matter.
+// The work of one call of a CPU kernel: elements of a flat kernel, columns of a column reduction,
+// or bytes that rows touch. It fits a private cache, and takes much longer than the microsecond of
+// a call.
 constexpr int64_t kFlatChunk = 16384;
 constexpr int64_t kColumnChunk = 64;
 constexpr uint64_t kRowChunkBytes = 48 << 10;
@@ -133,7 +132,7 @@ std::string shapeText(ArrayRef<int64_t> shape) {
 bool hasReduction(linalg::GenericOp op) { return op.getNumReductionLoops() > 0; }
 
 // The loops of a sum over blocks of rows: (outer..., block, index within the block, further...,
-// column). Those from the index within the block up to the column, without the column, are reduced.
+// column). The loops from the index within the block to the last further one are reduced.
 struct BlockLoops {
   SmallVector<int64_t> domain; // extents as without the split into blocks
   unsigned block = 0; // number of the loop `block`; the next loop is the index within the block
@@ -333,8 +332,8 @@ FailureOr<ValueFacts> Analyzer::visitTensor(Value value, AffineMap point) {
   FailureOr<ValueFacts> result = visit(yielded, point);
   if (failed(result))
     return failure();
-  // A value that does not vary along the innermost dimension is computed as soon as the passes that
-  // it depends on are done. Its loads happen at that moment, not where the value is used.
+  // A value that does not vary along the innermost dimension is computed, and its inputs are
+  // loaded, as soon as the passes that it depends on are done.
   if (!result->innermost) {
     execute(*result, result->pass);
     result->accesses.clear();
@@ -361,8 +360,7 @@ Value termOf(Operation *combiner, BlockArgument acc) {
   return combiner->getOperand(combiner->getOperand(0) == acc ? 1 : 0);
 }
 
-// Visits a sum over blocks of R rows. Its term is evaluated at every row r of the domain, which is
-// row (r mod R) of block (r floordiv R).
+// Visits a sum over blocks of R rows. Row r of the domain is row r mod R of block r floordiv R.
 FailureOr<ValueFacts> Analyzer::visitBlockSum(OpResult value, unsigned output) {
   auto generic = cast<linalg::GenericOp>(value.getOwner());
   generics.insert(generic);
@@ -728,8 +726,7 @@ llvm::Expected<KernelShape> analyze(kern::KernelOp kernel) {
   return shapeOf(analyzeKernel(kernel));
 }
 
-// Dimensions within one row have dense strides; the stride of a dimension that counts rows is a
-// multiple of the pitch.
+// The rows of an argument with a pitch are `run` elements long.
 int64_t RegionInfo::strideOf(unsigned argument, RankedTensorType type, unsigned dim) const {
   const int64_t stride = llvm::product_of(type.getShape().drop_front(dim + 1));
   if (argument >= argPitches.size() || argPitches[argument] == 0)
@@ -742,14 +739,14 @@ bool canEmit(kern::Hero hero, Block &body) {
   return !llvm::errorToBool(analyzeRegion(hero, body).takeError());
 }
 
-// Returns true if `access` reads each element before the kernel stores the element of `output`, a
-// whole result, at the same place.
+// Returns true if `access` reads each element before the kernel stores it for `output`, a whole
+// result.
 static bool readsBefore(const RegionInfo &info, const Access &access, const Output &output) {
   if (!llvm::is_contained(access.dynamic, true) && access.point == output.place)
     return true;
-  // In a row reduction, an access whose index does not vary along the row may also read another
-  // element of the row that is written: it happens before the pass that writes the row. Without a
-  // reduction this is not safe, because on a GPU several unsynchronised threads share a row.
+  // In a row reduction, an access that does not vary along the row happens before the pass that
+  // writes the row, so it may read any element of the row. In other kernels this is not safe,
+  // because several unsynchronised threads of a GPU share a row.
   unsigned n = info.shape.domain.size();
   if (info.hero != kern::Hero::RowReduction || output.place != output.point ||
       !info.coversDomain(output) || access.point.isFunctionOfDim(n - 1))

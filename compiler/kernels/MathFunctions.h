@@ -7,14 +7,12 @@ namespace lmc::codegen {
 
 struct MathFunction {
   mlir::TypeID op;
-  // The name of the f64 function in C's <math.h> and in CUDA; the name of the f32 function has an
-  // "f" added.
+  // The name of the f64 function in C's <math.h> and in CUDA. The f32 function has an "f" added.
   llvm::StringRef name;
   // C++ text of op(x) for checks on the host, with {0} for x; "" means std::NAME(x).
   llvm::StringRef host;
-  // True if CPU code calls libm. If false, LLVM has instructions for the op, or the compiler pass
-  // kern-lower-kernels replaces the op by others. That pass always replaces exp, log and tanh of
-  // f32.
+  // True if CPU code calls libm. Otherwise LLVM has instructions for the op, or the compiler pass
+  // kern-lower-kernels replaces it, as it always does for exp, log and tanh of f32.
   bool callsLibrary;
 };
 

@@ -1,8 +1,7 @@
-// The interface of a target: which devices a job may name, what the kernels of a device need, and
-// the generated code of a plan.
+// The interface of a target: the devices that a job may name, what their kernels need, and the
+// generated code of a plan.
 //
-// A target is a folder of compiler/targets. compiler/targets/Targets.def lists the targets, one per
-// line; no other file of the compiler names a target.
+// A target is a folder of compiler/targets. Only compiler/targets/Targets.def names the targets.
 #pragma once
 
 #include "compiler/cost/CostModel.h"
@@ -51,7 +50,7 @@ public:
     std::string entry = "";  // name of the function in the module; "": the op's name
     std::string source = ""; // source text of the kernel; "": the plan stores the op instead
     std::optional<Grid> grid = std::nullopt;
-    // The next fields are only for a kernel without an op, whose name is `entry`.
+    // Only for a kernel without an op, whose name is `entry`:
     std::string hero = "", sourceOp = ""; // sourceOp: "lm.attention"; "" for initial values
     GlobalBytes bytes = {};               // traffic of one launch
   };
@@ -66,15 +65,14 @@ public:
   std::vector<Kernel> kernels;
   llvm::DenseMap<mlir::Operation *, std::vector<Launch>> launches; // by plan command, in order
 
-  // The kernel that writes a variable's initial values, and the traffic of its launch for this
-  // variable.
+  // The kernel that writes a variable's initial values, and the traffic of its launch.
   struct Initializer {
     size_t kernel;
     GlobalBytes bytes;
   };
   // Returns the kernel for `init`, the initializer of a plan.variable of type `type`. A copy reads
   // elements of type `source` (null for other initializers). Returns nothing if the runtime writes
-  // the values itself. Fails if the code has no kernel that is needed.
+  // the values. Fails if the code lacks the kernel.
   virtual mlir::FailureOr<std::optional<Initializer>>
   initializer(lm::InitAttr init, mlir::RankedTensorType type, mlir::Type source) const {
     return std::optional<Initializer>();
@@ -97,8 +95,8 @@ public:
   // Returns the part of a device's name before the ':', such as "cuda".
   virtual llvm::StringRef name() const = 0;
 
-  // Returns true if `device`, the value of target.device, has the form of this target's device
-  // names. checkDevice may still refuse it.
+  // Returns true if `device`, the value of target.device, has the form of a device name.
+  // checkDevice may still refuse it.
   virtual bool isDevice(llvm::StringRef device) const = 0;
   // Returns the form of the devices' names, for errors: "cuda:sm_XY, such as cuda:sm_90a".
   virtual llvm::StringRef devices() const = 0;
@@ -107,35 +105,32 @@ public:
   // Returns the name of the target in a plan: "cpu:x86-64-v3". Fails for an unknown CPU.
   virtual llvm::Expected<std::string> planTarget(const TargetConfig &job) const = 0;
 
-  // Returns the kinds of fusion that only this target's passes perform, as --disable-fusion names
-  // them.
+  // Returns the names in --disable-fusion of the kinds of fusion that only this target's passes
+  // perform.
   virtual llvm::ArrayRef<llvm::StringLiteral> fusionKinds() const { return {}; }
-  // Adds the target's compiler passes that change ops of the model before these ops become kernels.
-  // `device` is the value of target.device; `isOn` returns true for a kind of fusion that is not
-  // disabled.
+  // Adds the target's compiler passes that change the model's ops before they become kernels.
+  // `device` is the value of target.device. `isOn` tells whether a kind of fusion is enabled.
   virtual void addModelPasses(mlir::OpPassManager &passes, llvm::StringRef device,
                               llvm::function_ref<bool(llvm::StringRef)> isOn) const {}
   // Adds the target's compiler passes that change fusions before equal fusions become one kernel.
   virtual void addFusionPasses(mlir::OpPassManager &passes) const {}
-  // Returns the type of the scratch memory that the command of `op`, a kern op, needs; null if it
-  // needs none. A matrix product gets at most `gemmBytes` bytes (DeviceSpec::gemmWorkspaceBytes).
+  // Returns the type of the scratch memory of the command of `op`, a kern op; null for none. A
+  // matrix product gets at most `gemmBytes` bytes (DeviceSpec::gemmWorkspaceBytes).
   virtual mlir::RankedTensorType scratchOf(mlir::Operation *op, uint64_t gemmBytes) const {
     return {};
   }
   // Returns the alignment in bytes of all buffers of a plan's functions: a power of two. The
-  // default is a cache line, which is also the widest vector.
+  // default is a cache line.
   virtual uint64_t bufferAlignment() const { return 64; }
-  // Returns true if the runtime runs collectives along the two axes of the mesh at the same time,
-  // false if one after the other.
+  // Returns true if the runtime runs collectives along both axes of the mesh at the same time.
   virtual bool runsAxesAtOnce() const { return false; }
-  // Returns the multiple to which rows of matrices of this dtype are padded if padding saves time;
-  // 1: rows are never padded.
+  // Returns the multiple to which rows of matrices of this dtype are padded to save time; 1: never.
   virtual int64_t paddedMultiple(DataType dtype) const { return 1; }
   // Registers the compiler passes in the target's folder, for lmc-opt.
   virtual void registerPasses() const {}
 
-  // Generates code for `plan`, a module of the plan level with its kern.kernel ops. Compiled
-  // kernels are cached in the folder `cache`, unless it is "". Errors are reported at the ops.
+  // Generates code for `plan`, a module of the plan level with its kern.kernel ops. The folder
+  // `cache` keeps compiled kernels, unless it is "". Errors are reported at the ops.
   virtual mlir::FailureOr<std::unique_ptr<TargetCode>>
   generate(mlir::ModuleOp plan, const TargetConfig &job, const std::string &cache) const = 0;
   // Returns the default folder of compiled kernels; "" if the target has none.
@@ -148,8 +143,8 @@ public:
     return llvm::createStringError("the target prints no kernels");
   }
 
-  // Returns the cost model for plans of `device` (a job's target.device or the target of a plan)
-  // that run on the device that `spec` describes.
+  // Returns the cost model for plans of `device` (target.device or the target of a plan) that run
+  // on the device of `spec`.
   virtual std::unique_ptr<cost::CostModel> costModel(llvm::StringRef device,
                                                      cost::DeviceSpec spec) const {
     return std::make_unique<cost::CostModel>(std::move(spec));
@@ -157,8 +152,7 @@ public:
 
   // Returns true if the generated code states the resources of kernels (registers, occupancy).
   virtual bool reportsResources() const { return false; }
-  // Returns the occupancy of a kernel with `grid` in a plan for the target `planTarget`; nothing if
-  // unknown.
+  // Returns the occupancy of a kernel with `grid` in a plan for `planTarget`; nothing if unknown.
   virtual std::optional<Occupancy> occupancy(llvm::StringRef planTarget,
                                              const TargetCode::Grid &grid) const {
     return std::nullopt;
@@ -171,16 +165,16 @@ void registerTarget(const Target &target);
 // Returns all registered targets.
 llvm::ArrayRef<const Target *> targets();
 
-// Returns the target of a device or of a plan, given its name ("cpu", "cuda:sm_90a",
-// "cpu:x86-64-v3"); null if there is none.
+// Returns the target of a device or of a plan ("cuda:sm_90a", "cpu:x86-64-v3"); null if there is
+// none.
 const Target *findTarget(llvm::StringRef device);
 
-// Returns Target::costModel of the target of `device`, or a model that knows only the spec if there
-// is no such target.
+// Returns Target::costModel of the target of `device`, or a model of the spec alone if there is
+// none.
 std::unique_ptr<cost::CostModel> costModelOf(llvm::StringRef device, cost::DeviceSpec spec);
 
-// Succeeds if some target accepts this target.device. The error names the possible values: "it must
-// be cpu or cuda:sm_XY, such as cuda:sm_90a".
+// Succeeds if some target accepts this target.device. Error: "it must be cpu or cuda:sm_XY, such as
+// cuda:sm_90a".
 Result<void> checkDeviceName(const std::string &device);
 
 } // namespace lmc::codegen

@@ -12,7 +12,7 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-// The maximum length, in characters, of an expression that is not put into a variable.
+// The maximum length of an expression without a variable, in characters.
 constexpr size_t kLongExpression = 60;
 
 } // namespace
@@ -75,9 +75,9 @@ std::string CudaEmitter::nameOf(unsigned argument) {
                            : "y" + std::to_string(argument - inputs);
 }
 
-// Returns true if every vector of `width` elements along the innermost dimension is aligned to its
-// own size at every `point`. The first element of an argument is aligned to 64 bytes, or, if the
-// argument is some columns of a wider tensor, to a multiple of the number of these columns.
+// Returns true if every vector of `width` elements at `point` is aligned to its own size. The first
+// element of an argument is aligned to 64 bytes. If the argument is some columns of a wider tensor,
+// it is aligned to a multiple of the number of these columns.
 bool CudaEmitter::widthFits(unsigned argument, AffineMap point, unsigned width) {
   RankedTensorType type = typeOf(argument);
   if (argument < info.argPitches.size() && info.argPitches[argument] != 0) {
@@ -104,13 +104,11 @@ bool CudaEmitter::coversDomain(AffineMap point) {
   });
 }
 
-// Returns the number of elements per vector. Tensors with an element for every point of the domain
-// cause nearly all traffic. The widest type among them is moved in words of 16 bytes, and a
-// narrower type (bf16 or i8 beside f32) in 8 or 4 bytes per thread, which are 256 or 128 bytes per
-// warp and still whole sectors. With more elements per vector, the 16-byte words of the wider type
-// would lie 32 bytes apart: each instruction would request every sector but move only half of it.
-// Tensors that all rows share (weights, sums of rows) do not limit the width and may take several
-// words per thread: they are small, or come from the caches.
+// Tensors with an element for every point of the domain cause nearly all traffic. The widest type
+// among them is moved in words of 16 bytes, so narrower types move 8 or 4 bytes per thread: still
+// whole sectors per warp. With wider vectors, the 16-byte words of the widest type would lie 32
+// bytes apart, and each instruction would use half of every sector. Tensors that all rows share do
+// not limit the width, because they are small or come from the caches.
 unsigned CudaEmitter::findWidth() {
   struct Place {
     unsigned argument;
@@ -172,8 +170,7 @@ std::string CudaEmitter::fresh(StringRef prefix) {
   return prefix.str() + std::to_string(counters[prefix.str()]++);
 }
 
-// Returns true for literals, variables and elements of vectors, which are never put into a
-// variable.
+// Returns true for literals, variables and elements of vectors, which never get a variable.
 static bool isSimple(const CudaExpr &expr) {
   return expr.binding <= CudaExpr::Prefix && expr.text.find('(') == std::string::npos;
 }
@@ -186,8 +183,7 @@ std::string &CudaEmitter::nameOfExpr(const CudaValue &made, const std::string &t
   return names[&cacheOf(made)][type + " " + made.expr.text];
 }
 
-// Stores `made` in a variable of its scope, unless a variable already holds this value. Returns the
-// variable.
+// Returns the variable of `made`'s scope that holds its value, and prints it unless it exists.
 CudaValue CudaEmitter::name(Value value, AffineMap point, CudaValue made) {
   if (isSimple(made.expr) || isa<RankedTensorType>(value.getType()))
     return made;
@@ -274,8 +270,8 @@ CudaValue CudaEmitter::evalScalar(Value value, AffineMap point) {
   return apply(op, point);
 }
 
-// Returns the expression of `value` for use in the expression `user`. If `value` belongs to an
-// outer scope, it is computed there and stored in a variable.
+// Returns the expression of `value` for use in the expression `user`. A value of an outer scope
+// gets a variable there.
 CudaExpr CudaEmitter::inScope(Value value, AffineMap point, const CudaValue &user) {
   CudaValue made = eval(value, point);
   bool sameScope =
@@ -284,8 +280,8 @@ CudaExpr CudaEmitter::inScope(Value value, AffineMap point, const CudaValue &use
 }
 
 // Prints an addf or subf of a product as one fma if both ops are in the same linalg.generic, and
-// either both vary along the innermost dimension or neither does. This rule, which the CPU kernels
-// (LowerKernels.cpp) also follow, does not depend on which ops were fused into the kernel.
+// both or neither vary along the innermost dimension. The CPU kernels follow the same rule
+// (LowerKernels.cpp). It does not depend on which ops share the kernel.
 std::optional<CudaExpr> CudaEmitter::contract(Operation *op, AffineMap point,
                                               const CudaValue &made) {
   if (!isa<arith::AddFOp, arith::SubFOp>(op))
@@ -346,8 +342,7 @@ CudaValue CudaEmitter::extract(tensor::ExtractOp op, AffineMap point) {
     late |= value.late;
     std::string extent = std::to_string(op.getTensor().getType().getDimSize(dim));
     dynamic.back() = "clampIndex(" + value.expr.text + ", " + extent + ")";
-    // If values of the outer scope are loaded once per vector, the index stays part of the load's
-    // address.
+    // If outer values are loaded once per vector, the index stays part of the load's address.
     if (value.outer && !outerPerChunk) {
       std::string index = std::exchange(dynamic.back(), fresh("row"));
       (late ? *lateText : *outerText).line("const u32 " + dynamic.back() + " = " + index + ";");
@@ -360,8 +355,7 @@ CudaValue CudaEmitter::extract(tensor::ExtractOp op, AffineMap point) {
 //===--------------------------------------------------------------------===//
 // Addresses, loads and stores
 
-// Returns the C++ text of an index of the domain. In a row of several dimensions, the column counts
-// the elements over all of them.
+// Returns the C++ text of an index. `column` counts all elements of a row, whatever its dimensions.
 std::string CudaEmitter::indexOfDim(unsigned dim) {
   if (dim < outerDims.size())
     return outerDims[dim];
@@ -373,8 +367,7 @@ std::string CudaEmitter::indexOfDim(unsigned dim) {
   return (innermost ? text : "(" + text + ")") + " % " + std::to_string(info.shape.domain[dim]);
 }
 
-// Returns the C++ text of an index. Indices are never negative, so floordiv and mod are C++'s / and
-// %.
+// Indices are never negative, so floordiv and mod are C++'s / and %.
 std::string CudaEmitter::indexText(AffineExpr expr) {
   if (auto constant = dyn_cast<AffineConstantExpr>(expr))
     return std::to_string(constant.getValue());
@@ -576,8 +569,7 @@ void CudaEmitter::storeOutputs(CudaText &chunk, CudaText &elements, ArrayRef<uns
   chunk.append(stores);
 }
 
-// Returns true if a result may overwrite an input of which all threads of a row read the same
-// element: one thread could overwrite that element before another thread reads it.
+// One thread could overwrite an element before another thread of the row reads it.
 bool CudaEmitter::readsWhatOthersWrite() {
   const auto results = llvm::seq(region.getTerminator()->getNumOperands());
   return llvm::any_of(info.accesses, [&](const Access &access) {

@@ -2,18 +2,17 @@
 // expressions, each in the outermost scope in which it can be computed.
 //
 // A thread works on vectors (called chunks in the code) of `width` elements along the innermost
-// dimension, which is the dimension of the columns in a column reduction. A value is evaluated at a
-// point of the domain, by recursion down to its loads. The dimensions along which the value varies
-// decide in which scope its code is printed:
+// dimension. A value is evaluated at a point of the domain, by recursion down to its loads. The
+// dimensions along which it varies decide in which scope its code is printed:
 //
 //   none                           `kernel`, once
 //   outer dimensions only          `outer`, once per row; or `loads`, once per vector
-//   innermost dimension (loads)    `loads`, once per vector; or `hoisted`, if the load does not
-//                                  vary with the rows of a thread
+//   innermost dimension (loads)    `loads`, once per vector; or `hoisted`, if all rows of a thread
+//                                  share it
 //   everything else                `inner`, in a loop over the elements of a vector
 //
-// A value that is used once, in the scope that computes it, becomes part of the expression that
-// uses it. Every other value is stored in a variable.
+// A value that is used once, in its own scope, becomes part of the expression that uses it. Every
+// other value gets a variable.
 #pragma once
 
 #include "compiler/targets/cuda/CudaKernel.h"
@@ -54,12 +53,12 @@ struct CudaIndex {
   void add(const llvm::Twine &type, const llvm::Twine &name, const llvm::Twine &expr) {
     variables.push_back({type.str(), name.str(), expr.str()});
   }
-  // Prints the variables that `body` or `also` mentions, and all variables that these depend on.
+  // Prints the variables that `body` or `also` mentions, and those that these depend on.
   void print(CudaText &to, const CudaText &body, llvm::StringRef also) const;
 };
 
-// A group of vectors that a thread loads together, and its C++ code. A loop with the variable `k`
-// counts the vectors; one vector without a guard needs no loop.
+// A group of vectors that a thread loads together, in a loop with the variable `k`. One vector
+// without a guard needs no loop.
 struct CudaChunks {
   unsigned count = 1;
   std::string guard;     // condition that a vector is inside the domain; may be empty
@@ -78,8 +77,7 @@ protected:
   using Key = std::pair<mlir::Value, mlir::AffineMap>; // a value and a point
   using Cache = llvm::DenseMap<Key, CudaValue>;
 
-  // Each of these functions returns a value at `point` as a C++ expression, and prints what the
-  // expression needs.
+  // Each of these functions returns a value at `point`, and prints what its expression needs.
   CudaValue eval(mlir::Value value, mlir::AffineMap point);
   CudaValue evalTensor(mlir::Value value, mlir::AffineMap point);
   CudaValue evalScalar(mlir::Value value, mlir::AffineMap point);
@@ -88,7 +86,7 @@ protected:
   CudaValue load(mlir::BlockArgument input, mlir::AffineMap point,
                  llvm::ArrayRef<std::string> dynamic, bool late);
   // Returns the expression of a vector that each row loads from `from` into the variable `name`.
-  // `key` names the input and the point; both are null if the index is computed.
+  // `key` is null if an index is computed.
   virtual std::string vectorOfRow(Key key, unsigned input, const std::string &name,
                                   const std::string &from) {
     return "load<" + std::to_string(width) + ">(" + from + ")";
@@ -100,26 +98,25 @@ protected:
                                    const CudaValue &made);
   CudaExpr combine(const Reduction &reduction, const std::string &sum, mlir::AffineMap point);
   std::string identityOf(const Reduction &reduction);
-  // Returns `sum` combined with the start value of the reduction, or `sum` alone if the start value
-  // is neutral (0 for a sum).
+  // Returns `sum` combined with the start value of the reduction, unless that is neutral (0 for a
+  // sum).
   std::string withInit(const Reduction &reduction, const std::string &sum);
 
-  // Clear the caches of values that a loop computes. To be called before the loop's body is
-  // printed.
+  // Clear the caches of values that a loop computes, before the loop's body is printed.
   void startInner();
   void startLoads(CudaChunks &chunks);
 
   std::string indexText(mlir::AffineExpr expr);
   std::string indexOfDim(unsigned dim);
-  // Returns the address of the element at `point`, for a vector of its first element. `argument`
-  // counts the inputs first, then the results.
+  // Returns the address of the vector at `point`. `argument` counts the inputs first, then the
+  // results.
   std::string address(unsigned argument, mlir::RankedTensorType type, mlir::AffineMap point,
                       llvm::ArrayRef<std::string> dynamic = {});
   mlir::RankedTensorType typeOf(unsigned argument);
   unsigned argumentOf(const Output &output) { return inputs + output.result; }
   std::string nameOf(unsigned argument);
   std::string vectorType(mlir::Type element);
-  // Returns the element of a vector that the loop over elements is at.
+  // Returns the current element in the loop over a vector's elements.
   std::string elementOf(const std::string &vector) const {
     return vector + (width == 1 ? ".at[0]" : ".at[e]");
   }
@@ -127,21 +124,17 @@ protected:
     return mlir::getElementTypeOrSelf(reduction.result.getType());
   }
 
-  // Prints a loop over vectors around `body`, or only `body` if there is one vector; prints nothing
-  // for an empty body.
+  // Prints a loop over vectors around `body`, or only `body` if there is one vector.
   void loopOverChunks(CudaText &to, const CudaChunks &chunks, const CudaText &body);
-  // Prints the declarations and the loads of vectors.
   void printLoads(CudaText &to, const CudaChunks &chunks);
-  // If there is no loop over vectors, moves the index variables out of `chunks` and returns them,
-  // so that they are declared once before all bodies. Otherwise each loop declares its own.
+  // If there is no loop over vectors, moves the index variables out of `chunks`: all bodies share
+  // them.
   CudaIndex shareIndex(CudaChunks &chunks);
   void loopOverElements(CudaText &to, const CudaText &body);
-  // Prints the code of the results: a loop over elements computes them, and then whole vectors are
-  // stored.
+  // Prints the code that computes results element by element and stores whole vectors.
   void storeOutputs(CudaText &chunk, CudaText &elements, llvm::ArrayRef<unsigned> outputs);
 
-  // Returns the number of elements per vector: at most 16 bytes of the widest type that covers the
-  // domain, and as many as extents, pitches and offsets allow.
+  // Returns the number of elements per vector.
   unsigned findWidth();
   bool coversDomain(mlir::AffineMap point);
   bool widthFits(unsigned argument, mlir::AffineMap point, unsigned width);
@@ -165,9 +158,9 @@ protected:
   CudaText *outerText = nullptr, *lateText = nullptr, *innerText = nullptr;
   CudaChunks *chunks = nullptr, *hoisted = nullptr;
   bool outerPerChunk = false;
-  // True after a load that is repeated for each vector and whose index depends on a reduction.
+  // True after a load that each vector repeats and whose index depends on a reduction.
   bool lateLoad = false;
-  // Bytes per vector that all loads so far read, without loads that are the same for all rows.
+  // Bytes per vector of all loads so far, without loads that all rows share.
   int64_t rowBytesLoaded = 0;
   GlobalBytes again; // traffic of CudaKernel::again
 
@@ -187,12 +180,11 @@ private:
   std::string &nameOfExpr(const CudaValue &made, const std::string &type);
 
   std::map<std::string, unsigned> counters;
-  // Per scope and C++ type, a map from expressions to the variables that hold their values.
+  // Per scope and C++ type, the variables by the expressions whose values they hold.
   std::map<Cache *, std::map<std::string, std::string>> names;
 };
 
-// Returns the formulas of a kernel's results, one per line: "y0 = bf16(x0 * r0 * x1)". Values that
-// are used several times get a variable.
+// Returns the formulas of a kernel's results, one per line: "y0 = bf16(x0 * r0 * x1)".
 std::vector<std::string> cudaFormulas(kern::KernelOp kernel);
 
 // The printers, one per hero.

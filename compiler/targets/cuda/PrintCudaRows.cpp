@@ -3,20 +3,17 @@
 //
 //   kept      Each thread keeps its vectors of the row in registers through all passes, so inputs
 //             are read once.
-//   streamed  A row that is too long for registers is read again in each pass, a few vectors at a
-//             time. The maximum and the sum of exp(value - maximum) are then computed in one
-//             pass, by the online softmax (Milakov and Gimelshein 2018). In a very long row, the
-//             first pass puts as many vectors as fit into shared memory, from which later passes
-//             load them.
+//   streamed  Each pass reads a row that is too long for registers again, a few vectors at a time.
+//             One pass computes a maximum and the sum of exp(value - maximum), by the online
+//             softmax (Milakov and Gimelshein 2018). For a very long row, shared memory keeps as
+//             many vectors as fit, so that later passes do not read them again.
 //
-// The columns that a thread computes, and so the order of every sum, depend only on the row's
-// length and the vector width, not on the other ops of the kernel. A sum over a block of rows is
-// kept in the registers of the thread that computes the column, if they suffice.
+// The order of every sum depends only on the row's length and the vector width, not on the other
+// ops of the kernel. Registers hold a sum over a block of rows if they suffice.
 //
-// Measured on an H100, cross entropy over 131,072 columns of bf16 that reads each row again takes
-// 1.49 times as long as its reads and writes: two blocks on each SM have 69 MB of rows in flight,
-// and the L2 cache has 50 MB (bench/results/gpu-2026-11-26-h100.md). Rows in shared memory are read
-// only once.
+// Why shared memory: cross entropy over 131,072 columns of bf16 that reads each row again takes
+// 1.49 times as long as its reads and writes on an H100. Two blocks on each SM have 69 MB of rows
+// in flight, and the L2 cache has 50 MB (bench/results/gpu-2026-11-26-h100.md).
 #include "compiler/targets/cuda/CudaEmitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -29,35 +26,29 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-// The number of threads of a block. The block of a single row has the GPU to itself and may be
-// larger.
+// Threads of a block. The block of a single row has the GPU to itself and may be larger.
 constexpr int64_t kWarp = 32, kMaxThreads = 512, kMaxThreadsAlone = 1024;
-// A row that several passes read and that is too long for a block's registers gets a block of
-// kMaxThreadsAlone if shared memory can keep at least this many bytes of it. Such a block fills an
-// SM.
+// A row that is too long for a block's registers gets kMaxThreadsAlone if shared memory can keep at
+// least this many bytes of it. Such a block fills an SM.
 constexpr uint32_t kLeastShared = 128 << 10;
 constexpr int64_t kWarpsPerBlock = 4; // warps of a block if each warp computes a row
-// A block may compute several rows one after the other, so that it loads the values that all rows
-// share only once. At least this many blocks must remain: about seven waves of two blocks on each
-// SM of an H100.
+// A block computes several rows one after the other, so that it loads what they share only once, if
+// at least this many blocks remain: seven waves of two blocks per SM of an H100.
 constexpr int64_t kEnoughBlocks = 2048;
 constexpr int64_t kRowBytesInFlight = 64; // bytes that a thread should load at a time
-// The maximum number of a row's vectors that a thread loads at a time; half of it if a thread has
-// only 64 registers (blocks of more than 512 threads).
+// The maximum number of vectors that a thread loads at a time; half of it in blocks of more than
+// 512 threads, whose threads have only 64 registers.
 constexpr int64_t kMaxStreamed = 16;
 
 // Returns the number of vectors of a row that a thread should compute. 16 elements leave registers
-// for several inputs, a weight and sums of rows, all as f32. They also give a row enough warps:
-// some work while others wait at the row's barriers.
+// for several inputs, a weight and sums of rows in f32, and give a row enough warps.
 int64_t chunksFor(int64_t width) { return width > 4 ? 2 : 4; }
 
-// Returns the number of 32-bit registers in which a thread may keep a row. With the temporary
-// values of the passes, the thread then stays within its share of the SM's 65536 registers, and
-// within the limit of 255.
+// Returns the number of 32-bit registers in which a thread may keep a row. The temporary values
+// then fit its share of the SM's 65536 registers, and the limit of 255.
 int64_t registersFor(int64_t threads) { return threads > 512 ? 36 : threads > 256 ? 80 : 144; }
 
-// Returns true if `a` at point `p` and `b` at point `q` are the same computation on the same
-// values.
+// Returns true if `a` at `p` and `b` at `q` are the same computation on the same values.
 bool sameValue(Value a, AffineMap p, Value b, AffineMap q) {
   auto through = [](Value &value, AffineMap &point) {
     while (true) {
@@ -114,7 +105,7 @@ private:
     SmallVector<const BlockSum *> sums;
     SmallVector<unsigned> outputs;
     const Online *online = nullptr;
-    // Results with one element per row: the output's number and the element's expression.
+    // Results with one element per row: the output's number, and the expression.
     SmallVector<std::pair<unsigned, std::string>> stores;
 
     bool walks() const { return !reductions.empty() || !sums.empty() || !outputs.empty(); }
@@ -184,8 +175,8 @@ private:
   CudaChunks rowChunks, sharedChunks; // vectors of a kept row; vectors that all rows share
 };
 
-// Returns the number of bytes that a pass loads for one vector of a row. `alsoShared` includes
-// values that all rows share.
+// Returns the bytes that a pass loads per vector of a row, with `alsoShared` also what all rows
+// share.
 int64_t RowPrinter::bytesOfRow(bool alsoShared) {
   llvm::DenseSet<std::pair<unsigned, AffineMap>> places;
   int64_t bytes = 0;
@@ -200,8 +191,7 @@ int64_t RowPrinter::bytesOfRow(bool alsoShared) {
   return bytes;
 }
 
-// Returns true if one pass over the row is enough, where the sums of `onlines` need no pass of
-// their own.
+// Returns true if one pass over the row is enough, apart from the sums of `onlines`.
 bool RowPrinter::hasOnePass(ArrayRef<Online> onlines) {
   SmallVector<unsigned> passes;
   for (const Reduction &r : info.reductions)
@@ -251,8 +241,8 @@ void RowPrinter::findMapping() {
   bool readsScalars = llvm::any_of(info.accesses, [](const Access &access) {
     return access.point.getNumDims() > 1 && access.point.isConstant();
   });
-  // If rows are kept in registers and share only scalars, a block computes at most two of them:
-  // NVIDIA's compiler may unroll a longer loop over rows, and then spills registers.
+  // Rows in registers that share only scalars: at most two per block, because NVIDIA's compiler may
+  // unroll a longer loop and then spills registers.
   if ((hoists || readsScalars) && info.blockSums.empty())
     for (int64_t turn : {8, 4, 2})
       if (rowsInTurn == 1 && (hoists || !kept || turn == 2) &&
@@ -312,8 +302,7 @@ std::string RowPrinter::vectorOfRow(Key key, unsigned input, const std::string &
   return text;
 }
 
-// Returns the sums of exp(u - m) where m is the maximum of u. One pass can compute each of these
-// sums together with its maximum.
+// Returns the sums of exp(u - m) with m the maximum of u: one pass can compute both.
 SmallVector<RowPrinter::Online> RowPrinter::onlineSums() {
   SmallVector<Online> found;
   for (const Reduction &sum : info.reductions) {
@@ -331,8 +320,8 @@ SmallVector<RowPrinter::Online> RowPrinter::onlineSums() {
   return found;
 }
 
-// Returns the shared-memory address of the warps' totals of the reduction. Consecutive rows
-// alternate between two addresses, so that one barrier per row is enough.
+// Returns the address of the warps' totals in shared memory. Consecutive rows alternate between two
+// addresses, so that one barrier per row is enough.
 std::string RowPrinter::totals(const Reduction &r) const {
   std::string text = "totals" + std::to_string(&r - info.reductions.begin());
   bool loop = rowsInTurn > 1 || info.shape.rowsPerItem > 1;
@@ -372,8 +361,8 @@ void RowPrinter::addBlockSum(const BlockSum &sum, CudaText &elements, CudaText &
   if (sumsInRegisters) {
     vector += chunksOfRow > 1 ? "[k]" : "";
   } else {
-    // The sum is kept in memory: at the first row of the block, this thread stores it; at every
-    // later row, it loads what it has stored.
+    // The sum is in memory: this thread stores it at the block's first row, and loads it at later
+    // rows.
     unsigned argument = argumentOf(info.outputs[sum.output]);
     RankedTensorType type = typeOf(argument);
     std::string at = address(argument, type, sum.sum.point);
@@ -393,9 +382,8 @@ void RowPrinter::addBlockSum(const BlockSum &sum, CudaText &elements, CudaText &
                 ";");
 }
 
-// Prints two loops over the loaded vectors. The first loop contains the lines of `chunk` and
-// computes the maximum and the other reductions. If the maximum has grown, the sum of exponentials
-// is rescaled to the new maximum. The second loop adds the terms of these vectors to the sum.
+// Prints two loops over the loaded vectors. The first contains `chunk` and computes the maximum. If
+// that has grown, the sum of exponentials is rescaled. The second loop adds the vectors to the sum.
 void RowPrinter::printOnlinePass(CudaText &loop, CudaText &chunk, const CudaChunks &group,
                                  const Online &online) {
   std::string max = nameOf(*online.maximum), sum = nameOf(*online.sum);
@@ -444,8 +432,8 @@ void RowPrinter::printWalk(const RowPass &pass) {
 void RowPrinter::walkStreamed(const RowPass &pass) {
   int64_t step = rowThreads * chunksAtOnce, end = llvm::alignTo(vectors, step);
   bool loops = chunksAtOnce < chunksOfRow;
-  // A pass without sums may go backwards over the row, because the L2 cache still has the end of
-  // the row, which the previous pass read last. A pass with sums goes forwards to keep their order.
+  // A pass without sums goes backwards, because the L2 cache still has the end of the row. A pass
+  // with sums goes forwards to keep their order.
   bool fromEnd = loops && walkedBefore && pass.reductions.empty() && pass.sums.empty();
   walkedBefore = true;
 
@@ -616,8 +604,8 @@ void RowPrinter::printRowLoop(CudaText &body, const CudaText &row) {
     body.line("const u32 item = " + item + ";");
     leave("item", items);
     body.line("const u32 first = item * " + count + ";");
-    // Without a reduction along the row there is no barrier, so that in an unrolled loop the loads
-    // of several rows are in flight.
+    // Without a reduction along the row there is no barrier, and an unrolled loop has the loads of
+    // several rows in flight.
     if (info.reductions.empty() && info.outputs.size() == info.blockSums.size())
       body.line("#pragma unroll 4");
     body.block("for (u32 row = first; row < first + " + count + "; ++row)", row);

@@ -1,8 +1,8 @@
-// Chooses the tile size of a flash attention kernel for a shape.
+// Chooses the tile size of a flash attention kernel for a shape, by a cost model.
 //
-// The cost model. A step multiplies one tile of queries with one tile of keys. Each of five units
-// of an SM is busy for some clock cycles of a step. With queries, keys and headDim (the sizes of
-// the tile) and products (the number of matrix products per step), these are:
+// A step multiplies one tile of queries with one tile of keys. It keeps five units of an SM busy
+// for some clock cycles each. With queries, keys and headDim (of the tile) and products (the number
+// of matrix products per step), these are:
 //   tensor cores   2 products queries keys headDim / (FLOPs per clock)
 //   shared memory  512 bytes per ldmatrix and the two tiles that are copied, at 128 bytes per clock
 //   L2 cache       the two tiles that are copied, at chip.cacheBytesPerClock for all SMs
@@ -11,17 +11,14 @@
 // With w warps on each of the SM's four schedulers, the busiest unit hides all but 1/w of the
 // cycles of the other units:
 //   step = most + (sum - most) / w
-// where `most` and `sum` are the maximum and the sum over the five units. A step takes
-// chip.attentionShare of these cycles. A thread block takes the number of its steps x `step`
-// cycles, times the number of blocks that share its SM. The blocks start in order, each at the
-// first free place on the GPU. This gives the cycles of the whole launch, including masked scores,
-// blocks of different length and a last wave that does not fill the GPU.
+// where `most` and `sum` are the maximum and the sum over the units. A measured factor,
+// chip.attentionShare, corrects this. A block takes steps x `step` cycles, times the number of
+// blocks that share its SM. The blocks start in order, each at the first free place on the GPU.
 //
-// The cost model of the plain kernels (attention_plain.cuh). In a step, a warp computes the scores
-// of its row with the 32 rows of a tile. Two units are busy, and they overlap as above: shared
-// memory serves one instruction of a warp (a load, a store or a shuffle) per cycle, and the SM
-// issues four instructions per cycle. With columns = ceil(headDim / 32), a step has these
-// instructions:
+// Plain kernels (attention_plain.cuh): in a step, a warp computes the scores of its row with the 32
+// rows of a tile. Two units overlap as above: shared memory serves one instruction of a warp (a
+// load, a store or a shuffle) per cycle, and the SM issues four instructions per cycle. With
+// columns = ceil(headDim / 32), a step has these instructions:
 //   for each product that gives scores  headDim loads of the tile, headDim loads of the warp's row
 //                                       (a quarter of them if 4 words can be loaded at once), and
 //                                       headDim multiply-adds
@@ -31,15 +28,14 @@
 //   for all else                        about 60, which do not use shared memory
 // The blocks are short and many, so the model takes all SMs as busy until the end.
 //
-// The cost model of products by warpgroups. Products and copies run beside the threads, so a step
-// has two sides, which w warpgroups on an SM overlap as above:
+// Warpgroups: products and copies run beside the threads, so a step has two sides, which w
+// warpgroups on an SM overlap as above:
 //   products   the busiest of tensor cores, of shared memory (the factors that the products read,
 //              2048 bytes for 64 rows and 16 terms, and the two tiles that are copied) and of the
 //              L2 cache
 //   threads    exponentials and instructions, one after the other
-// All takes longer than that by 661/570: what FlashAttention-3 loses on an H100 if all warps copy,
-// as here, instead of one warp for all (Shah et al., arXiv:2407.08608, table 2). No GPU has run
-// it yet.
+// A factor of 661/570 is what FlashAttention-3 loses on an H100 if all warps copy, as here, instead
+// of one (Shah et al., arXiv:2407.08608, table 2). No GPU has run it yet.
 #include "compiler/targets/cuda/templates/AttentionTemplates.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -56,7 +52,7 @@ namespace {
 struct PartModel {
   int scoreProducts; // matrix products per pair of tiles that give scores: sums over headDim
   int sumProducts;   // matrix products per pair of tiles that add rows, weighted by scores
-  // Instructions per thread and score, without mma and ldmatrix, counted in sm_90a code.
+  // Instructions per thread and score besides mma and ldmatrix, counted in sm_90a code.
   double instructions;
 
   int products() const { return scoreProducts + sumProducts; }
@@ -125,8 +121,8 @@ int64_t sharedBytesOf(const AttentionTile &tile, const AttentionShape &shape) {
   llvm_unreachable("a part of attention");
 }
 
-// Returns the number of steps for tile number `t`: for a tile of queries, the tiles of keys that it
-// visits; in GradKeys, for a tile of keys, the tiles of queries that it visits.
+// Returns the number of steps of tile number `t`: for a tile of queries, the tiles of keys that it
+// visits; in GradKeys, the reverse.
 static int64_t stepsOf(const AttentionTile &tile, const AttentionShape &shape, int64_t t) {
   if (tile.part == AttentionPart::GradKeys) {
     int64_t first = t * tile.keys, last = std::min(first + tile.keys, shape.seq) - 1;
@@ -139,8 +135,8 @@ static int64_t stepsOf(const AttentionTile &tile, const AttentionShape &shape, i
   return last / tile.keys + 1 - lowest / tile.keys;
 }
 
-// Returns the cycles of a step that keeps each unit busy for its cycles in `busy`, with `warps`
-// warps on each scheduler.
+// Returns the cycles of a step with the cycles `busy` per unit, and `warps` warps on each
+// scheduler.
 static double overlapped(llvm::ArrayRef<double> busy, double warps) {
   double sum = 0, most = 0;
   for (double clocks : busy) {
@@ -150,8 +146,7 @@ static double overlapped(llvm::ArrayRef<double> busy, double warps) {
   return most + (sum - most) / std::max(1.0, warps);
 }
 
-// Returns the clock cycles that an SM needs for one step of one block, when `resident` blocks share
-// the SM.
+// Returns an SM's clock cycles for one step of one block, when `resident` blocks share the SM.
 static double clocksOfStep(const AttentionTile &tile, const CudaChip &chip, int64_t resident) {
   PartModel model = modelOf(tile.part);
   double scores = double(tile.queries) * tile.keys;
@@ -171,9 +166,8 @@ static double clocksOfStep(const AttentionTile &tile, const CudaChip &chip, int6
     const double groups = double(resident) * own / 64;
     return 661.0 / 570 * overlapped({byProducts, byThreads}, groups);
   }
-  // For every product, the ldmatrix instructions of a warp load the rows of the visited tile. For
-  // products that give scores, they also load the rows of the warp's own tile, unless registers
-  // hold these rows.
+  // A warp's ldmatrix instructions load the rows of the visited tile for every product. For
+  // products that give scores, they also load the warp's own rows, unless registers hold these.
   int ofRows = isInPairs(tile) ? 2 : 1; // warps with the same rows, each with half of the products
   int slices = tile.headDim / 16, bands = own / (16 * tile.warps / ofRows);
   int ownLoads = tile.inRegisters ? 0 : tile.part == AttentionPart::Forward ? 1 : 2;
@@ -185,8 +179,8 @@ static double clocksOfStep(const AttentionTile &tile, const CudaChip &chip, int6
   return overlapped(busy, double(resident) * tile.warps / 4) * chip.attentionShare;
 }
 
-// Returns the time at which the last block ends. There are `count` blocks of each of `lengths`,
-// which start in this order, each at the first of `places` that becomes free.
+// Returns the time at which the last block ends. `count` blocks of each of `lengths` start in this
+// order, each at the first of `places` that becomes free.
 static double endOf(llvm::ArrayRef<double> lengths, int64_t count, int64_t places) {
   std::priority_queue<double, std::vector<double>, std::greater<>> free;
   double end = 0;
