@@ -16,8 +16,7 @@
 //                     one after the other.
 //   column_reduction  The domain is (r, c) and r is reduced; a work item is a column.
 //
-// A kernel recomputes every intermediate value where it is used, so it needs no memory besides its
-// arguments.
+// A kernel recomputes every intermediate value where it is used, and needs no memory for it.
 #pragma once
 
 #include "dialects/kern/Kern.h"
@@ -48,8 +47,7 @@ struct KernelShape {
   uint64_t readBytes = 0, writtenBytes = 0, flops = 0;
 };
 
-// Returns the shape of `body` under `hero`, or an error that says why no such kernel can compute
-// it.
+// Returns the shape of `body` under `hero`, or an error that says why there is no such kernel.
 llvm::Expected<KernelShape> analyze(kern::Hero hero, mlir::Block &body);
 
 // Returns the shape of a kernel, whose arguments may be matrices with a pitch between rows.
@@ -74,8 +72,7 @@ struct Reduction {
 // Returns the neutral value of the reduction's combiner: 0 for a sum, 1 for a product.
 mlir::TypedAttr identityOf(const Reduction &reduction);
 
-// A result, or a value that depends only on the outer dimensions. It is known after `pass` passes
-// over the row.
+// A result, or a value that depends only on the outer dimensions. It is known after `pass` passes.
 struct Computed {
   mlir::Value value;
   mlir::AffineMap point;
@@ -84,8 +81,7 @@ struct Computed {
 
 // A result that sums over blocks of consecutive rows. Its linalg.generic has the loops of the
 // domain, except that one outer dimension is split in two: (block, index within the block). For the
-// domain (rows, columns) the loops are (block, row of the block, column), and the second is
-// reduced.
+// domain (rows, columns) the loops are (block, row of the block, column); the second is reduced.
 struct BlockSum {
   Reduction sum;         // the reduction: its `init` is a scalar, and its `pass` computes the term
   mlir::AffineMap loops; // domain -> loops of `term`
@@ -116,8 +112,7 @@ struct RegionInfo {
   // In the order of kern.yield; the parts of a result in order of insertion.
   llvm::SmallVector<Output> outputs;
   llvm::SmallVector<Access> accesses;
-  // Per argument (inputs, then results): the number of rows, and the pitch in elements (0: rows are
-  // adjacent).
+  // Per argument (inputs, then results): the number of rows, and their pitch in elements or 0.
   llvm::SmallVector<int64_t> argRows, argPitches;
 
   // Returns the number of elements from index i to index i + 1 of dimension `dim` of an argument.
@@ -143,8 +138,7 @@ struct RegionInfo {
 };
 
 // Returns the index in dimension `dim` that `extract` reads, as a function of the domain, if it is
-// a plain loop index within the tensor. Otherwise returns null: the index must be computed and
-// clamped.
+// a plain loop index within the tensor. Else null: it must be computed and clamped.
 mlir::AffineExpr staticIndex(mlir::tensor::ExtractOp extract, unsigned dim, mlir::AffineMap point,
                              llvm::ArrayRef<int64_t> domain);
 

@@ -105,8 +105,7 @@ public:
   // Returns the name of the target in a plan: "cpu:x86-64-v3". Fails for an unknown CPU.
   virtual llvm::Expected<std::string> planTarget(const TargetConfig &job) const = 0;
 
-  // Returns the names in --disable-fusion of the kinds of fusion that only this target's passes
-  // perform.
+  // Returns the names (in --disable-fusion) of the kinds of fusion of this target's own passes.
   virtual llvm::ArrayRef<llvm::StringLiteral> fusionKinds() const { return {}; }
   // Adds the target's compiler passes that change the model's ops before they become kernels.
   // `device` is the value of target.device. `isOn` tells whether a kind of fusion is enabled.
@@ -165,16 +164,13 @@ void registerTarget(const Target &target);
 // Returns all registered targets.
 llvm::ArrayRef<const Target *> targets();
 
-// Returns the target of a device or of a plan ("cuda:sm_90a", "cpu:x86-64-v3"); null if there is
-// none.
+// Returns the target of a device or plan ("cuda:sm_90a", "cpu:x86-64-v3"); null if there is none.
 const Target *findTarget(llvm::StringRef device);
 
-// Returns Target::costModel of the target of `device`, or a model of the spec alone if there is
-// none.
+// Returns Target::costModel of the target of `device`, or a model of the spec alone.
 std::unique_ptr<cost::CostModel> costModelOf(llvm::StringRef device, cost::DeviceSpec spec);
 
-// Succeeds if some target accepts this target.device. Error: "it must be cpu or cuda:sm_XY, such as
-// cuda:sm_90a".
+// Succeeds if a target accepts this target.device. Error: "it must be cpu or cuda:sm_XY".
 Result<void> checkDeviceName(const std::string &device);
 
 } // namespace lmc::codegen

@@ -1,5 +1,4 @@
-// Compiles many kernels to cubins, on all CPU cores. A cubin comes from the cache if possible, else
-// from NVRTC.
+// Compiles kernels to cubins on all CPU cores, by NVRTC unless the cache has the cubin.
 #pragma once
 
 #include "compiler/targets/cuda/nvrtc/KernelCache.h"

@@ -402,8 +402,7 @@ std::string CudaEmitter::address(unsigned argument, RankedTensorType type, Affin
   std::string text = nameOf(argument);
   if (info.shape.flat && rank() > 0 && point == info.identity)
     return text + " + " + column;
-  // A tensor that spans fewer than 2^31 elements, gaps between its rows included, has 32-bit
-  // offsets.
+  // A tensor that spans fewer than 2^31 elements, with the gaps between rows, has 32-bit offsets.
   bool wide = type.getRank() > 0 &&
               type.getDimSize(0) * info.strideOf(argument, type, 0) >= int64_t(1) << 31;
   for (unsigned i = 0; i < point.getNumResults(); ++i) {

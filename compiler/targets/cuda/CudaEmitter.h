@@ -98,8 +98,7 @@ protected:
                                    const CudaValue &made);
   CudaExpr combine(const Reduction &reduction, const std::string &sum, mlir::AffineMap point);
   std::string identityOf(const Reduction &reduction);
-  // Returns `sum` combined with the start value of the reduction, unless that is neutral (0 for a
-  // sum).
+  // Returns `sum` combined with the start value of the reduction, unless that is neutral.
   std::string withInit(const Reduction &reduction, const std::string &sum);
 
   // Clear the caches of values that a loop computes, before the loop's body is printed.
@@ -108,8 +107,7 @@ protected:
 
   std::string indexText(mlir::AffineExpr expr);
   std::string indexOfDim(unsigned dim);
-  // Returns the address of the vector at `point`. `argument` counts the inputs first, then the
-  // results.
+  // Returns the address of the vector at `point`. `argument` counts inputs, then results.
   std::string address(unsigned argument, mlir::RankedTensorType type, mlir::AffineMap point,
                       llvm::ArrayRef<std::string> dynamic = {});
   mlir::RankedTensorType typeOf(unsigned argument);
@@ -127,8 +125,7 @@ protected:
   // Prints a loop over vectors around `body`, or only `body` if there is one vector.
   void loopOverChunks(CudaText &to, const CudaChunks &chunks, const CudaText &body);
   void printLoads(CudaText &to, const CudaChunks &chunks);
-  // If there is no loop over vectors, moves the index variables out of `chunks`: all bodies share
-  // them.
+  // Without a loop over vectors, moves the index variables out of `chunks`: all bodies share them.
   CudaIndex shareIndex(CudaChunks &chunks);
   void loopOverElements(CudaText &to, const CudaText &body);
   // Prints the code that computes results element by element and stores whole vectors.

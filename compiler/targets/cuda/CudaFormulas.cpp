@@ -99,8 +99,7 @@ CudaExpr FormulaPrinter::reduction(OpResult value) {
       generic.getBody()->getTerminator()->getOperand(value.getResultNumber()).getDefiningOp();
   Value term = combiner->getOperand(combiner->getOperand(0) == acc ? 1 : 0);
   std::string name = nameOfReduction(combiner).str();
-  // A sum over blocks of rows keeps the columns and the blocks; a column reduction keeps only the
-  // columns.
+  // A sum over blocks of rows keeps the blocks and the columns, a column reduction the columns.
   SmallVector<utils::IteratorType> kinds = generic.getIteratorTypesArray();
   bool ofRows = kinds.front() == utils::IteratorType::parallel &&
                 kinds.back() == utils::IteratorType::parallel;

@@ -10,10 +10,9 @@
 
 namespace lmc::codegen {
 
-// The text of a kernel and its launch. The source includes headers of compiler/targets/cuda/device
-// as "lmc/NAME.cuh" and defines `extern "C" __global__ void NAME(...)`. All parameters are
-// pointers, in the order of the launch's arguments (inputs, then results); the text has all shapes
-// as constants.
+// The text of a kernel and its launch. The source includes compiler/targets/cuda/device/NAME.cuh as
+// "lmc/NAME.cuh", and has all shapes as constants. The kernel's parameters are pointers: inputs,
+// then results.
 struct CudaKernel {
   std::string name;
   std::string hero; // "row_reduction", or a template's name: "attention_forward"

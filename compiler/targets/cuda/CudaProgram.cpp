@@ -107,8 +107,7 @@ LogicalResult Planner::addTemplates(
   }
 }
 
-// Returns the number of elements from the start of one row to the start of the next; 0 means that
-// rows are adjacent.
+// Returns the pitch of a slice's rows in elements; 0: rows are adjacent.
 static int64_t pitchOf(Value slice) {
   Operation *op = slice.getDefiningOp();
   auto whole = dyn_cast<plan_ir::SliceOp>(op);
@@ -203,8 +202,7 @@ LogicalResult Planner::addSwigluLinearGrad(plan_ir::SwigluLinearGradOp op) {
                     launchOf(1, {op.getDy(), op.getWeight(), halves}, {halves, op.getA()})});
 }
 
-// Adds the kernel that follows a library's product and, if the architecture has one, the kernel
-// that computes all.
+// Adds the kernel that follows a library's product, and with warpgroups also the whole kernel.
 LogicalResult Planner::addSwiglu(CommandOpInterface command, const SwigluGemmShape &shape,
                                  SwigluGemmKernels (*kernelsOf)(const SwigluGemmShape &,
                                                                 const std::string &),

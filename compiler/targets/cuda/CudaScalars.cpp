@@ -16,8 +16,7 @@ namespace {
 
 using Binding = CudaExpr::Binding;
 
-// Joins two operands with a left-associative operator: a right operand of the same precedence needs
-// parentheses.
+// Joins two operands with an operator. A right operand of the same precedence needs parentheses.
 CudaExpr infix(const CudaExpr &a, StringRef sign, const CudaExpr &b, Binding binding) {
   return {a.within(binding) + " " + sign.str() + " " + b.within(Binding(binding - 1)), binding};
 }
@@ -33,8 +32,7 @@ std::string unsignedType(Type type) {
   return "u" + std::to_string(type.isIndex() ? 64 : type.getIntOrFloatBitWidth());
 }
 
-// Applies an operator to unsigned operands: signed overflow is undefined in C++ but wraps in MLIR's
-// arith.
+// Applies an operator to unsigned operands, because signed overflow is undefined in C++.
 CudaExpr wrapping(Operation *op, StringRef sign, ArrayRef<CudaExpr> operands, Binding binding) {
   Type type = op->getResult(0).getType();
   if (type.isIndex())

@@ -1,8 +1,7 @@
 // Prints kernels with the hero column_reduction. A thread block computes a tile of columns, `lanes`
 // vectors wide. The block's threads are divided into `groups` groups of `lanes` threads. Group g
 // adds the rows g, g + groups, g + 2 groups, ... and loads several rows at a time. The groups' sums
-// are added in shared memory, in an order that depends only on the shape. Group 0 stores the
-// result.
+// are added in shared memory, in a fixed order. Group 0 stores the result.
 #include "compiler/targets/cuda/CudaEmitter.h"
 
 #include "llvm/Support/MathExtras.h"

@@ -1,8 +1,7 @@
 // Prints kernels with the heroes elementwise and gather. The domain is cut into vectors along the
 // innermost dimension, which are numbered from outer to inner. A thread computes several vectors;
 // the distance between them is the number of threads of a block. The thread loads all its vectors
-// before it stores the first, so that several loads are in flight and a result may use the bytes of
-// an input.
+// before it stores the first, so that a result may overwrite an input.
 #include "compiler/targets/cuda/CudaEmitter.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -45,8 +44,7 @@ int64_t ElementPrinter::chunksPerThread() {
   return count;
 }
 
-// Adds the variables for the indices of a vector's first element, computed from the vector's
-// `number`.
+// Adds the variables for the indices of the first element of vector number `number`.
 void ElementPrinter::findIndex(CudaIndex &index, const std::string &number) {
   ArrayRef<int64_t> domain = info.shape.domain;
   const char *type = vectors * width >> 31 ? "u64" : "u32";

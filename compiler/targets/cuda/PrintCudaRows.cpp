@@ -175,8 +175,7 @@ private:
   CudaChunks rowChunks, sharedChunks; // vectors of a kept row; vectors that all rows share
 };
 
-// Returns the bytes that a pass loads per vector of a row, with `alsoShared` also what all rows
-// share.
+// Returns the bytes that a pass loads per vector of a row. `alsoShared`: with what all rows share.
 int64_t RowPrinter::bytesOfRow(bool alsoShared) {
   llvm::DenseSet<std::pair<unsigned, AffineMap>> places;
   int64_t bytes = 0;
@@ -361,8 +360,7 @@ void RowPrinter::addBlockSum(const BlockSum &sum, CudaText &elements, CudaText &
   if (sumsInRegisters) {
     vector += chunksOfRow > 1 ? "[k]" : "";
   } else {
-    // The sum is in memory: this thread stores it at the block's first row, and loads it at later
-    // rows.
+    // The sum is in memory. This thread stores it at the first row, and loads it at later rows.
     unsigned argument = argumentOf(info.outputs[sum.output]);
     RankedTensorType type = typeOf(argument);
     std::string at = address(argument, type, sum.sum.point);

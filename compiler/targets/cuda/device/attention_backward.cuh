@@ -75,8 +75,7 @@ __device__ inline void rotateBack(float (&x)[M][N][4], const float *cos, const f
         }
       } else {
         // pairs is 8 shift + 4, so the other column of a pair is in the lane that holds the columns
-        // 4 before or after; if these are past the end of a group of 8 columns, it is in the next
-        // group.
+        // 4 before or after, perhaps in the next group of 8 columns.
         constexpr int groups = 2 * shift + 1;
         const bool isFirstHalf = column < 4;
         float other[groups][2];

@@ -12,7 +12,7 @@ namespace lmc {
 // A `Tile` describes the variant by constants: int queries, keys, warps (4 per 64 rows of a
 // result), together (pairs of (sequence, head) at a time). bool queryRegisters (for dq): a warp
 // keeps its rows of q and dout in registers. bool keyRegisters (for dk and dv): it keeps its rows
-// of k and v there.
+// of k and v.
 template <typename Shape, typename Tile, int D = Shape::headDim> struct AttentionGradQueriesGroups {
   static constexpr int tiles = (Shape::seq + Tile::queries - 1) / Tile::queries;
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;
@@ -92,8 +92,7 @@ __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, 
     copyAsyncCommit();
   };
   int step = firstTile, stage = 0;
-  // Waits for this step's keys and values. Then starts the copy for the next step, into the tiles
-  // of two steps ago.
+  // Waits for this step's tiles. Then starts the next copy, over the tiles of two steps ago.
   auto advance = [&] {
     copyAsyncWait<0>();
     seenByProducts();

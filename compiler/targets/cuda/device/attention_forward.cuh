@@ -35,8 +35,7 @@ namespace attention {
 //   exponentials    turns scores into probabilities, and adds these to `sum`
 //   rescale         scales the output so far to the new `largest`; needed if grow returned true
 // grow raises `largest` only when exp(scale * maximum) has grown by more than a factor of
-// 2^kHeadroom. A `largest` slightly below the maximum gives the same O / l, so a warp seldom
-// rescales O.
+// 2^kHeadroom. A `largest` near the maximum gives the same O / l, so a warp seldom rescales O.
 constexpr float kHeadroom = 8;
 
 template <int M> struct Softmax {
@@ -135,9 +134,8 @@ template <int M> struct Softmax {
 
 } // namespace attention
 
-// Computes out (bf16 rows) and lse (f32 [batch * seq, heads]) from q, k and v (bf16 rows). `starts`
-// is null without Shape::documents. Grid: AttentionForward::blocks blocks of 32 Tile::warps
-// threads.
+// Computes out (bf16) and lse (f32 [batch * seq, heads]) from q, k and v (bf16). `starts` is null
+// without Shape::documents. Grid: AttentionForward::blocks blocks of 32 Tile::warps threads.
 template <typename Shape, typename Tile, int D = Shape::headDim>
 __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16 *v,
                                         const i32 *starts, bf16 *out, float *lse) {

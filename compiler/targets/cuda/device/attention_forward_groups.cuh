@@ -14,8 +14,8 @@
 namespace lmc {
 
 // A `Tile` describes the variant by constants: int queries (64 per warpgroup), keys, warps,
-// together (pairs of (sequence, head) at a time), bool queryRegisters (a warp keeps its rows of q
-// in registers).
+// together (pairs of (sequence, head) at a time), bool queryRegisters (registers keep the rows of
+// q).
 template <typename Shape, typename Tile, int D = Shape::headDim> struct AttentionForwardGroups {
   static constexpr int tiles = (Shape::seq + Tile::queries - 1) / Tile::queries;
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;
@@ -25,9 +25,8 @@ template <typename Shape, typename Tile, int D = Shape::headDim> struct Attentio
       attention::kGroupTilesPadding + queryBytes + 2 * 2 * keyBytes;
 };
 
-// Computes out (bf16 rows) and lse (f32 [batch * seq, heads]) from q, k and v (bf16 rows). `starts`
-// is null without Shape::documents. Grid: AttentionForwardGroups::blocks blocks of 32 Tile::warps
-// threads.
+// Computes out and lse from q, k and v, as attentionForward does. Grid:
+// AttentionForwardGroups::blocks blocks of 32 Tile::warps threads.
 template <typename Shape, typename Tile, int D = Shape::headDim>
 __device__ inline void attentionForwardGroups(const bf16 *q, const bf16 *k, const bf16 *v,
                                               const i32 *starts, bf16 *out, float *lse) {
@@ -67,8 +66,7 @@ __device__ inline void attentionForwardGroups(const bf16 *q, const bf16 *k, cons
     copyAsyncCommit();
   };
   int step = firstTile;
-  // Waits for this step's tiles. Then starts the copy for the next step, into the previous step's
-  // tiles.
+  // Waits for this step's tiles. Then starts the next copy, over the previous step's tiles.
   auto advance = [&] {
     copyAsyncWait<0>();
     seenByProducts();

@@ -17,8 +17,7 @@ template <int N> __device__ inline float (&elements(float (&d)[1][N][4]))[4 * N]
 }
 
 // A tile of `Rows` rows with D columns of bf16 in shared memory: consecutive panels of 64 columns,
-// in the layout of GroupProducts. The last panel may be half empty. Rows is a multiple of 8, D of
-// 32.
+// in the layout of GroupProducts. Rows is a multiple of 8, D of 32.
 template <int Rows, int D> struct GroupTile {
   static constexpr int panels = ceilDiv(D, 64), panelBytes = Rows * kTileRowBytes;
   static constexpr int bytes = panels * panelBytes;

@@ -123,8 +123,7 @@ constexpr int kTileBytes = kTile * kSlice * 2;
 constexpr int kSharedBytes = 2 * kStages * kTileBytes;
 
 // Starts the copy of `Height` rows of `Width` elements to a tile, from `row` and `column` on.
-// Elements from `rowEnd` or `columnEnd` on become zeros. `columnEnd` and `Pitch` are multiples of
-// 8.
+// Elements past `rowEnd` or `columnEnd` become zeros. `columnEnd` and `Pitch` are multiples of 8.
 template <int Height, int Width, int Pitch>
 __device__ inline void copyTile(u32 to, const bf16 *from, int row, int rowEnd, int column,
                                 int columnEnd) {
@@ -219,8 +218,7 @@ __device__ inline void storeRowsOf(bf16 *y, int first, int end, int column, Plac
   }
 }
 
-// Stores a block's results, rounded to bf16, through shared memory. `first`, `end` and `column` are
-// as in storeRowsOf.
+// Stores a block's results, rounded to bf16, through shared memory, as storeRowsOf does.
 template <int Columns>
 __device__ inline void storeTile(const float (&d)[4][4][4], bf16 *y, int first, int end,
                                  int column) {
@@ -346,8 +344,7 @@ __device__ inline void fromReal(float &to, float x) { to = x; }
 __device__ inline void fromReal(double &to, double x) { to = x; }
 __device__ inline void fromReal(bf16 &to, float x) { to = toBf16(x); }
 
-// The kernels without tensor cores: a block of 8 warps computes [32, 32], a thread 4 elements of
-// one column.
+// The kernels without tensor cores: a block computes [32, 32], a thread 4 elements of a column.
 constexpr int kPlainTile = 32;
 template <typename Real> constexpr int kPlainSharedBytes = 2 * 32 * 33 * int(sizeof(Real));
 
@@ -476,8 +473,7 @@ __device__ inline void expertGemmGroups(const bf16 *x, const bf16 *w, const i32 
   G::template storeTile<Shape::columns>(d, y, rows.first, rows.end, column);
 }
 
-// Computes expertGemmGrad by warpgroups. Grid: ceilDiv(columns, kTile) x ceilDiv(inner, N) x
-// experts.
+// The gradient by warpgroups. Grid: ceilDiv(columns, kTile) x ceilDiv(inner, N) x experts.
 template <typename Shape, int N, int Stages>
 __device__ inline void expertGemmGradGroups(const bf16 *dy, const bf16 *x, const i32 *offsets,
                                             float *to) {

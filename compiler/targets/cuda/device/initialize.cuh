@@ -3,8 +3,7 @@
 // different libraries.
 //
 // An InitializerRecord per variable, in device memory, has the values that are known only when a
-// job starts. So one kernel serves all variables of the same kind and types. A grid may have any
-// size.
+// job starts. So one kernel serves all variables of a kind. A grid may have any size.
 #pragma once
 
 #include "lmc/random.cuh"

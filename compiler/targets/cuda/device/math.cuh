@@ -12,8 +12,7 @@ template <typename T> __device__ inline bool isOrdered(T a, T b) { return a == a
 __device__ inline double maximum(double a, double b) { return a > b || a != a ? a : b; }
 __device__ inline double minimum(double a, double b) { return a < b || a != a ? a : b; }
 
-// Returns `index` clamped to [0, extent). A wrong index in memory then causes no read outside of
-// the tensor.
+// Returns `index` clamped to [0, extent). A wrong index then causes no read out of bounds.
 __device__ inline u32 clampIndex(i64 index, u32 extent) {
   return index < 0 ? 0 : index >= i64(extent) ? extent - 1 : u32(index);
 }

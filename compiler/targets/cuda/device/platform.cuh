@@ -59,8 +59,7 @@ __device__ inline u32 packBf16(float low, float high) {
   return word;
 }
 
-// Returns 2^x with an error of at most 2 units in the last place of f32. A result below 2^-126 is
-// 0.
+// Returns 2^x with an error of at most 2 units in the last place. A result below 2^-126 is 0.
 __device__ inline float exp2Fast(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -241,8 +240,7 @@ __device__ inline void seenByProducts() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// A barrier of `Threads` threads of the block, in whole warps. `id` is 1 to 15; __syncthreads uses
-// 0.
+// A barrier of `Threads` threads, in whole warps. `id` is 1 to 15; __syncthreads uses 0.
 template <int Threads> __device__ inline void barrierOf(int id) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(Threads) : "memory");
 }

@@ -86,8 +86,7 @@ __device__ inline void cosSinOfTurn(u32 y, double &cosine, double &sine) {
   sine = q & 2 ? -z : z;
 }
 
-// Computes the standard normal values of elements 4 block .. 4 block + 3 of the stream, by
-// Box-Muller.
+// Computes the normal values of elements 4 block .. 4 block + 3 of the stream, by Box-Muller.
 __device__ inline void normals(u64 seed, u64 stream, u64 block, double (&z)[4]) {
   u32 word[4] = {u32(block), u32(block >> 32), u32(stream), u32(stream >> 32)};
   philox4x32(word, u32(seed), u32(seed >> 32));

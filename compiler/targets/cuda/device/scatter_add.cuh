@@ -27,8 +27,7 @@ template <int Bits> __device__ inline u32 lanesWithDigit(u32 digit, bool valid) 
 }
 
 // Sorts pairs (key, token) by key, stably, the least significant digit first. A block sorts `Tile`
-// consecutive positions, each of its 8 warps Tile / 8 of them, and a lane every 32nd position of
-// its warp.
+// consecutive positions, each of its 8 warps an eighth, and a lane every 32nd of these.
 template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
   static constexpr int kItems = Tile / kScatterThreads, kDigits = 1 << DigitBits;
   static constexpr int kTiles = (Rows + Tile - 1) / Tile;
@@ -98,8 +97,7 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
     store(counts + i64(blockIdx.x) * kDigits + 4 * threadIdx.x, sum);
   }
 
-  // Returns the sum of `value` over the threads of the block before this one. `sums` is u32 [8] of
-  // shared memory.
+  // Returns the sum of `value` over the block's earlier threads. `sums` is u32 [8], shared memory.
   __device__ static u32 sumBefore(u32 value, u32 *sums) {
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, inclusive = value;
 #pragma unroll
@@ -116,8 +114,7 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
     return before;
   }
 
-  // Replaces each warp's counter of a digit by the position of the warp's first key with this
-  // digit.
+  // Replaces each warp's counter of a digit by the position of its first key with this digit.
   __device__ static void findPlaces(const u32 *counts, u32 *sums) {
     Vec<u32, 4> total = {}, before = {};
     bool active = threadIdx.x < kDigits / 4;
@@ -273,8 +270,7 @@ struct RowSums {
   static constexpr int kRanges = (Rows + Range - 1) / Range;
   static_assert(Range == 64, "a lane holds two pairs");
 
-  // The vector width of addRanges, which needs a warp per range of positions and 32 * kWidth
-  // columns.
+  // The vector width of addRanges, which needs a warp per range and 32 * kWidth columns.
   static constexpr int kWidth = VectorWidth<Columns, 16 / int(sizeof(X))>::value;
   static constexpr int kStretches = (Columns + 32 * kWidth - 1) / (32 * kWidth);
   // The vector width of addPartials, which needs a warp per range and 32 * kSumWidth columns.

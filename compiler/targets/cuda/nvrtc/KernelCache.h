@@ -24,8 +24,7 @@ public:
   // If `directory` is empty, find() finds nothing and keep() stores nothing.
   explicit KernelCache(std::string directory, uint64_t mostBytes = kMaxBytes);
 
-  // Unless a process did so recently, deletes entries that are too old, and the oldest ones if
-  // there are too many.
+  // Deletes entries that are too old or too many, unless a process did so recently.
   ~KernelCache();
 
   // Returns 64 hexadecimal digits: a hash of the source, all device headers, the architecture, the

@@ -36,8 +36,7 @@ static llvm::Error check(const AttentionShape &shape) {
   return llvm::Error::success();
 }
 
-// Returns the shape with every pitch set. A window of at least the sequence's length becomes 0 (no
-// window).
+// Returns the shape with every pitch set, and without a window that covers the sequence.
 static AttentionShape resolved(AttentionShape shape) {
   int64_t width = shape.heads * shape.headDim, kvWidth = shape.kvHeads * shape.headDim;
   for (int64_t *pitch : {&shape.qPitch, &shape.outPitch, &shape.doutPitch, &shape.dqPitch})
@@ -74,9 +73,8 @@ static std::string real(double value) {
 
 namespace {
 // The texts for one kernel of attention: its name in the device library, its hero, and its
-// parameters in the order of the launch's arguments. If a shape does not use a parameter (`cos`
-// without RoPE), the kernel is launched without this parameter, and calls the template with nullptr
-// in its place.
+// parameters in the order of the launch's arguments. For a parameter that a shape does not use
+// (`cos` without RoPE), the kernel passes nullptr to the template.
 struct PartText {
   const char *name, *hero;
   std::vector<llvm::StringRef> inputs, results;

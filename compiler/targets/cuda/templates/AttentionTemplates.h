@@ -21,8 +21,8 @@
 namespace lmc::codegen {
 
 // The shape of attention, softmax(scale q k^T + mask) v per head, as in plan.fbs. Query i of a
-// sequence sees key j if j <= i, if i - j < window (when window > 0), and if j >= starts[i] (when
-// documents is true).
+// sequence sees key j if j <= i, if i - j < window (when window > 0), and if j >= starts[i]
+// (documents).
 struct AttentionShape {
   DataType type = DataType::BF16;
   int64_t batch = 1, seq = 1, heads = 1, kvHeads = 1, headDim = 64;
@@ -32,8 +32,7 @@ struct AttentionShape {
   // Only for gradients: true if dq and dk are rotated back with the arguments `cos` and `sin`, f32
   // [seq, headDim / 2]. The results are then the gradients of the inputs of lm.rope.
   bool rope = false;
-  // Pitches: the number of elements from the start of one row (token) to the start of the next; 0:
-  // rows are adjacent.
+  // Elements from the start of one row (token) to the start of the next; 0: rows are adjacent.
   int64_t qPitch = 0, kPitch = 0, vPitch = 0, outPitch = 0;
   int64_t doutPitch = 0, dqPitch = 0, dkPitch = 0, dvPitch = 0;
 };
@@ -58,8 +57,7 @@ attentionGradKernels(const AttentionShape &shape, const CudaArch &arch,
 
 enum class AttentionPart { Forward, GradQueries, GradKeys };
 
-// Returns the parts of attention (or of its gradient, if `backward`), one per kernel, in the order
-// of the launches.
+// Returns the parts of attention (or of its gradient), one per kernel, in the order of launches.
 llvm::ArrayRef<AttentionPart> partsOfAttention(bool backward);
 
 // Returns the number of matrix products that a part computes for a pair of tiles.

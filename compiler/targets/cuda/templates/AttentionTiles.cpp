@@ -135,8 +135,7 @@ static int64_t stepsOf(const AttentionTile &tile, const AttentionShape &shape, i
   return last / tile.keys + 1 - lowest / tile.keys;
 }
 
-// Returns the cycles of a step with the cycles `busy` per unit, and `warps` warps on each
-// scheduler.
+// Returns the cycles of a step with `busy` cycles per unit, and `warps` warps on each scheduler.
 static double overlapped(llvm::ArrayRef<double> busy, double warps) {
   double sum = 0, most = 0;
   for (double clocks : busy) {

@@ -27,15 +27,13 @@ LMC_COMMANDS_OF_TEMPLATES(LMC_DECLARE)
 LMC_DECLARE(ScatterAdd)
 #undef LMC_DECLARE
 
-// Returns a launch on all that the command reads and writes, in the order of its table, except the
-// workspace.
+// Returns a launch on the command's operands except the workspace, in the order of its table.
 TemplateLaunch onOperands(CudaKernel kernel, CommandOpInterface op);
 
 // Returns the type of a scratch memory of `bytes` bytes.
 mlir::RankedTensorType bytesType(mlir::Operation *op, int64_t bytes);
 
-// Returns the type of a command's operand: of the tensor (kern), or of the tensor in the slice
-// (plan).
+// Returns the type of an operand's tensor (kern), or of the tensor in its slice (plan).
 inline mlir::RankedTensorType contentOf(mlir::Value operand) {
   if (auto slice = mlir::dyn_cast<plan_ir::SliceType>(operand.getType()))
     return slice.getContent();

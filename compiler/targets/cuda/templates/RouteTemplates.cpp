@@ -15,8 +15,7 @@ namespace {
 // As in route.cuh.
 constexpr int64_t kRouteThreads = 256, kRouteWarps = 8, kRouteTokens = 64;
 
-// Prints a kernel whose body is one call. In `parameters`, {0} is the type of logits and {1} the
-// type of sums.
+// Prints a kernel. In `parameters`, {0} is the type of logits and {1} the type of sums.
 CudaKernel routeKernel(const RouteShape &shape, const char *hero, const std::string &comment,
                        const char *parameters, const char *call, int64_t blocks) {
   CudaKernel kernel;

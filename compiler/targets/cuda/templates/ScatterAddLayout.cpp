@@ -16,8 +16,7 @@ TokenSortTiles lmc::codegen::tokenSortTiles(int64_t rows, int64_t largest) {
   int64_t keyBits = llvm::Log2_64(uint64_t(std::max<int64_t>(largest, 1))) + 1;
   sort.passes = llvm::divideCeil(keyBits, kMaxDigitBits);
   sort.digitBits = std::max<int64_t>(kFewestDigitBits, llvm::divideCeil(keyBits, sort.passes));
-  // Every tile reads the digit counts of all tiles. About 32 tiles keep this cheap and still occupy
-  // enough of the GPU.
+  // Every tile reads the digit counts of all tiles. About 32 tiles keep this cheap.
   int64_t items = 1;
   while (items < kMaxItems && rows > 32 * sort.threads * items)
     items *= 2;

@@ -15,8 +15,7 @@ namespace {
 constexpr int64_t kWarps = 8;    // warps per thread block, as in scatter_add.cuh
 constexpr int64_t kZeroRows = 8; // equals RowSums::kZeroRows in scatter_add.cuh
 
-// Returns the number of elements of the widest vector (at most 16 bytes) that divides a row of
-// `columns` elements.
+// Returns the width in elements of the widest vector (at most 16 bytes) that divides a row.
 int64_t vectorWidth(int64_t columns, int64_t elementBytes) {
   int64_t width = 16 / elementBytes;
   while (columns % width)

@@ -11,8 +11,7 @@ namespace {
 
 constexpr uint32_t kThreads = 256;
 // Tiles of 128 x kColumns, with kStages slices of 64 in shared memory, in bands of kBand tiles.
-// Products of experts have the same tiles (ExpertGemmTemplates.cpp); bench/gpu/products.cu tries
-// others.
+// bench/gpu/products.cu tries other tiles.
 constexpr int64_t kRows = 128, kColumns = 256, kStages = 4, kSlice = 64, kBand = 8;
 
 // Sets the fields that all four kernels have in common.
