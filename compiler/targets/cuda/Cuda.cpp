@@ -1,6 +1,5 @@
-// The CUDA target: it compiles each kernel to a cubin. The kernels of some commands, such as
-// attention, and those of initial values are instantiated from templates in
-// compiler/targets/cuda/device.
+// The CUDA target. It compiles each kernel to a cubin: printed kernels, and templates of
+// compiler/targets/cuda/device for commands such as attention and for initial values.
 #include "compiler/kernels/Target.h"
 #include "compiler/targets/cuda/CudaCostModel.h"
 #include "compiler/targets/cuda/CudaProgram.h"
@@ -87,8 +86,8 @@ public:
     if (isOn(kFusionKinds[2]) && arch && arch->hasWarpgroups())
       passes.addPass(createFoldSwigluPass());
   }
-  // Splits the column reductions that are left after fusion, which has already moved every sum over
-  // rows that it can into another kernel. cuBLASLt adds a bias only in the type of the result.
+  // Column reductions are split after fusion, which has moved every sum over rows that it can into
+  // another kernel. cuBLASLt adds a bias only in the type of the result.
   void addFusionPasses(OpPassManager &passes) const override {
     passes.addPass(createSplitColumnReductionsPass());
     passes.addPass(createRoundBiasesPass());

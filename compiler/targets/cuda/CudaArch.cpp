@@ -12,19 +12,16 @@ static constexpr CudaChip kA100{108, 2048, 0, 40000000, 5120, 1};
 
 // H100 SXM: 132 SMs; 4096 bf16 FLOPs per clock cycle and SM (989 TFLOP/s at 1.83 GHz) by wgmma, of
 // which mma.sync reaches 62% (Luo et al., arXiv:2402.13499); 50 MB of L2 cache (NVIDIA H100
-// whitepaper). The L2 bandwidth per clock cycle is assumed to equal the A100's. 21 attention
-// kernels, each run alone at 1.98 GHz, took 0.69 to 0.99 of the cost model's cycles, half of them
-// less than 0.85. The products of 64 experts with 131072 rows took 1.00 to 1.05 times as long as
-// tiles at the library's rate, the gradients of the matrices 1.07 and 1.08 times (both:
-// bench/results, 2026-11-26).
+// whitepaper). The L2 bandwidth is assumed to be the A100's. attentionShare: 21 kernels, each alone
+// at 1.98 GHz, took 0.69 to 0.99 of the cost model's cycles. The experts' shares: 64 experts with
+// 131072 rows (both: bench/results, 2026-11-26).
 static constexpr CudaChip kH100{132, 0.62 * 4096, 4096, 50000000, 5120, 0.85, 0.98, 0.93};
 
 // B200: 148 SMs, no wgmma. All other numbers are assumed to equal the H100's.
 static constexpr CudaChip kB200{148, 0.62 * 4096, 0, 50000000, 5120, 0.85};
 
 // The limits per SM are from the CUDA C++ Programming Guide, "Technical Specifications per Compute
-// Capability". An architecture of another GPU than A100, H100 or B200 gets the CudaChip of the one
-// with the nearest older architecture.
+// Capability". Other GPUs get the CudaChip of the one with the nearest older architecture.
 llvm::ArrayRef<CudaArch> cudaArchs() {
   static const CudaArch archs[] = {
       {"sm_80", 80, 163 << 10, 164 << 10, 2048, 32, kA100},
@@ -53,9 +50,9 @@ const CudaArch *findCudaArch(llvm::StringRef name) {
   return nullptr;
 }
 
-// A multiprocessor has four parts with a quarter of the registers each. A warp gets registers of
-// one part, in units of 256. A block gets shared memory in units of 128 bytes, and the system uses
-// 1 KiB per block (NVIDIA's cuda_occupancy.h, part of the CUDA toolkit).
+// An SM has four parts with a quarter of the registers each. A warp gets registers in units of 256,
+// a block shared memory in units of 128 bytes, of which the system uses 1 KiB (CUDA's
+// cuda_occupancy.h).
 unsigned residentBlocks(const CudaArch &arch, unsigned threads, unsigned registers,
                         unsigned sharedBytes) {
   constexpr unsigned kRegistersPerPart = 65536 / 4, kParts = 4, kWarp = 32, kReserved = 1024;

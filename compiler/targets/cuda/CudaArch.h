@@ -8,18 +8,18 @@
 
 namespace lmc::codegen {
 
-// Properties of a whole GPU, on which the choice of a kernel's variant depends.
+// Properties of a GPU, on which the choice of a kernel's variant depends.
 struct CudaChip {
   int sms;                   // number of SMs
   double tensorFlops;        // FLOPs of mma.sync on bf16, per clock cycle and SM
   double warpgroupFlops;     // FLOPs of wgmma on bf16, per clock cycle and SM; 0: no wgmma
   int64_t cacheBytes;        // size of the L2 cache
   double cacheBytesPerClock; // bandwidth of the L2 cache to all SMs together
-  // Measured clock cycles of attention by mma.sync, divided by those of the cost model in
-  // AttentionTiles.cpp; 1: not measured.
+  // Measured clock cycles of attention by mma.sync, as a multiple of those that AttentionTiles.cpp
+  // predicts; 1: not measured.
   double attentionShare;
-  // Measured rates of the experts' products and of their matrices' gradients by warpgroups, divided
-  // by the library's rate; 1: not measured.
+  // Measured rates of warpgroups for the experts' products and for the gradients of their matrices,
+  // as multiples of the library's rate; 1: not measured.
   double expertShare = 1, expertGradShare = 1;
 };
 
@@ -43,8 +43,8 @@ llvm::ArrayRef<CudaArch> cudaArchs();
 // Returns the architecture of this name; null if cudaArchs() has none.
 const CudaArch *findCudaArch(llvm::StringRef name);
 
-// Returns the number of thread blocks of `threads` threads that are resident on an SM at the same
-// time. `registers` is per thread, `sharedBytes` per block. Returns 0 if no block fits.
+// Returns the number of thread blocks that are resident on an SM at the same time. `threads` and
+// `sharedBytes` are per block, `registers` is per thread.
 unsigned residentBlocks(const CudaArch &arch, unsigned threads, unsigned registers,
                         unsigned sharedBytes);
 

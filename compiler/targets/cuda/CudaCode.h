@@ -6,14 +6,13 @@
 
 namespace lmc::codegen {
 
-// A kernel and its compiled code.
 struct CudaCode {
   CudaKernel kernel;
   Cubin cubin;
 };
 
 // Returns the code of `kernels`, in their order; equal kernels are compiled once. Errors: NVRTC is
-// missing, or a kernel does not compile (the first such kernel is reported).
+// missing, or a kernel does not compile.
 llvm::Expected<std::vector<CudaCode>> compileCuda(std::vector<CudaKernel> kernels,
                                                   llvm::StringRef arch, const KernelCache &cache);
 

@@ -13,9 +13,8 @@ static const CudaArch &archOr(llvm::StringRef name, const CudaArch &fallback) {
   return arch ? *arch : fallback;
 }
 
-// Returns the spec with the tiles of the templates for experts. With warpgroups, their rate is the
-// library's times CudaChip::expertShare. Other architectures use mma.sync, whose peak is below the
-// library's on chips after Ampere, and whose rate has not been measured.
+// Returns the spec with the tiles of the templates for experts. The rate of mma.sync, which GPUs
+// without warpgroups use, is limited by its peak; it has not been measured.
 static cost::DeviceSpec withExpertTiles(cost::DeviceSpec spec, const CudaArch &arch,
                                         const CudaChip &chip) {
   for (size_t type = 0; type < std::size(spec.gemm); ++type)
@@ -49,14 +48,13 @@ static AttentionShape shapeOf(const cost::AttentionWork &work) {
 }
 
 // cuBLASLt uses tensor cores for bf16 only if all rows start at multiples of 16 bytes (cuBLAS
-// documentation, "Tensor Core Usage"). f32 is multiplied without TF32.
+// documentation, "Tensor Core Usage"), and for f32 never, without TF32.
 static bool usesTensorCores(const cost::GemmWork &work) {
   return work.input == DataType::F64 || (work.input == DataType::BF16 && work.unalignedRow == 0);
 }
 
-// bf16 with other rows is priced like f32, the cautious end of what is known: with an odd row
-// length, cuBLAS was 26 to 280 times slower on an A100 (PyTorch issues 106469 and 146817), and 1.4
-// times slower on an RTX 4090 (issue 181718).
+// Other bf16 is priced like f32. With odd row lengths, cuBLAS was 26 to 280 times slower on an A100
+// (PyTorch issues 106469 and 146817), and 1.4 times on an RTX 4090 (issue 181718).
 cost::Estimate CudaCostModel::gemm(const cost::GemmWork &work) const {
   auto priced = [&](const cost::GemmWork &work) {
     if (!work.experts)
@@ -81,8 +79,8 @@ cost::Estimate CudaCostModel::gemm(const cost::GemmWork &work) const {
   return estimate;
 }
 
-// Returns the rate of the target's own kernel for `work`, divided by that of a library's product
-// without SwiGLU; 0: not measured for this shape.
+// Returns the rate of the target's own kernel for `work`, as a multiple of the library's rate
+// without SwiGLU; 0: not measured.
 static double measuredShare(const cost::SwigluWork &work, const cost::DeviceSpec &spec) {
   const int64_t columns = work.backward ? work.product.n : work.product.n / 2;
   int64_t rows = 0; // rows of the nearest measurement
@@ -98,8 +96,8 @@ static double measuredShare(const cost::SwigluWork &work, const cost::DeviceSpec
   return share;
 }
 
-// lmc-run takes the faster way. The predicted time is that of the library's product and the kernel
-// behind it, unless a measurement says that the own kernel reaches 95% of the library's rate.
+// lmc-run takes the faster way. The prediction is the library's product and the kernel behind it,
+// unless the own kernel was measured to reach 95% of the library's rate.
 std::vector<cost::Estimate> CudaCostModel::swiglu(const cost::SwigluWork &work) const {
   constexpr double kLeastShare = 0.95;
   std::vector<cost::Estimate> apart = CostModel::swiglu(work);
@@ -159,8 +157,8 @@ std::vector<cost::Estimate> CudaCostModel::attentionKernels(const cost::Attentio
   if (!isNew)
     return entry->second;
   const AttentionShape shape = shapeOf(work);
-  // The gradient needs the FLOPs of 5 products. The kernels share these FLOPs in the ratio of the
-  // products that they compute, some of which are computed twice.
+  // The gradient needs the FLOPs of 5 products. The kernels share these in the ratio of their
+  // products, some of which are computed twice.
   const double flops = cost::estimate(work, spec).flops;
   llvm::ArrayRef<AttentionPart> parts = partsOfAttention(work.backward);
   double products = 0;

@@ -1,5 +1,4 @@
-// Predicts the times of the CUDA target's own attention kernels, and of matrix products without
-// tensor cores.
+// Predicts the times of the CUDA target's own kernels.
 #pragma once
 
 #include "compiler/cost/CostModel.h"
@@ -10,12 +9,11 @@
 
 namespace lmc::codegen {
 
-// Prices attention by the cost models of the kernels that the target chooses for a shape
-// (AttentionTemplates.h): their clock cycles on the device's architecture, divided by the clock of
+// Prices attention by the clock cycles that AttentionTemplates.h predicts, divided by the clock of
 // the device spec. If the spec describes no GPU, the base class prices attention.
 class CudaCostModel : public cost::CostModel {
 public:
-  // `arch` is the architecture that the code is generated for. `arch` must outlive the model.
+  // The architecture `arch`, for which code is generated, must outlive the model.
   CudaCostModel(const CudaArch &arch, cost::DeviceSpec spec);
 
   std::vector<cost::Estimate> attentionKernels(const cost::AttentionWork &work) const override;

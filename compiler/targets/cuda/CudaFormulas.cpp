@@ -1,6 +1,5 @@
-// Prints the formulas of a kernel region, for the comment above a kernel. A tensor that is always
-// read at the same element is printed without indices. Conversions from a narrower type to f32 are
-// left out; roundings to bf16 are printed.
+// Prints the formulas of a kernel region, for the comment above a kernel. Conversions from a
+// narrower type to f32 are left out; roundings to bf16 are printed.
 #include "compiler/kernels/MathFunctions.h"
 #include "compiler/targets/cuda/CudaEmitter.h"
 

@@ -22,16 +22,15 @@ struct CudaKernel {
   uint32_t sharedBytes = 0;                 // dynamic shared memory per block
   // Traffic of one launch; each byte that is read or written counts once, as in KernelShape.
   GlobalBytes bytes;
-  // Additional traffic of a kernel whose rows do not fit the registers: later passes read the row
-  // again, and update sums over blocks of rows in memory.
+  // Additional traffic of a kernel whose rows do not fit the registers: rows that later passes read
+  // again, and updates of sums over blocks of rows.
   GlobalBytes again;
-  // True if the CUDA compiler may fuse multiply-adds other than those written as fmaf. False for
-  // printed kernels: their rounding must not depend on which ops share a kernel.
+  // True if the CUDA compiler may fuse multiply-adds. False for printed kernels, whose rounding
+  // must not depend on the ops that share the kernel.
   bool contract = false;
 };
 
-// How a kernel with several passes reads a row that is too long for the registers of its block. In
-// all cases, each pass starts with the columns that the previous pass read last.
+// How later passes read a row that is too long for the registers of its block.
 enum class LongRows {
   Shared, // a block keeps as much of the row as fits in an SM's shared memory
   Again,  // two blocks share an SM, and every pass reads the row from L2 cache or global memory
@@ -48,8 +47,7 @@ struct CudaPrinting {
   uint32_t sharedBytesPerSm = 233472;
 };
 
-// Prints `kernel` as CUDA C++, with the formulas, the shapes and the source ops in a comment. Fails
-// for a kernel that the analysis of Hero.h rejects.
+// Prints `kernel` as CUDA C++. Fails for a kernel that the analysis of Hero.h rejects.
 llvm::Expected<CudaKernel> printCudaKernel(kern::KernelOp kernel, const CudaPrinting &how = {});
 
 } // namespace lmc::codegen

@@ -43,7 +43,7 @@ private:
 
   const CudaArch &arch;
   const LongRows longRows;
-  // Per source text, the indices of its kernels, which differ only in their launch.
+  // Per source text, its kernels, which differ only in their launch.
   llvm::StringMap<std::vector<size_t>> templates;
   llvm::StringSet<> names; // names of all kernels
 };
@@ -80,9 +80,9 @@ void Planner::addInitializers(ModuleOp module) {
     program.initializers[key] = indexOf(std::move(kernel), "");
 }
 
-// Adds the kernels that `make` returns for `command`, and the command's `launches`. In `launches`,
-// kernel number 0 is the first of these kernels. A kernel's name is part of its text, so the
-// kernels for a second shape are named NAME_2, for a third NAME_3, and so on.
+// Adds the kernels that `make` returns for `command`, and the command's `launches`, whose kernel
+// numbers start at the first of these kernels. A kernel's name is part of its text, so the kernels
+// of a second shape are named NAME_2.
 LogicalResult Planner::addTemplates(
     Operation *command, StringRef sourceOp, StringRef name,
     llvm::function_ref<llvm::Expected<std::vector<CudaKernel>>(const std::string &name)> make,
@@ -116,7 +116,6 @@ static int64_t pitchOf(Value slice) {
   return pitch * 8 / int64_t(contentOf(slice).getElementTypeBitWidth());
 }
 
-// Returns the fields of the shape that attention and its gradient have in common.
 template <typename AttentionLike> static AttentionShape shapeOf(AttentionLike op) {
   RankedTensorType q = contentOf(op.getQ()), k = contentOf(op.getK());
   AttentionShape shape;

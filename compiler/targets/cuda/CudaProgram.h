@@ -1,6 +1,4 @@
-// All CUDA kernels of a plan: those printed from its kern.kernel ops, and those instantiated from
-// templates (attention, scatter-add, the routing, rows and products of experts, and the initial
-// values of variables).
+// All CUDA kernels of a plan: those printed from its kern.kernel ops, and those of templates.
 #pragma once
 
 #include "compiler/targets/cuda/CudaArch.h"
@@ -34,12 +32,11 @@ struct CudaProgram {
 mlir::FailureOr<CudaProgram> planCudaProgram(mlir::ModuleOp module, const CudaArch &arch,
                                              LongRows longRows = LongRows::Shared);
 
-// Returns the type of the scratch memory that the command of `op`, a kern op, needs; null for none.
+// Returns the type of the scratch memory of the command of `op`, a kern op; null for none.
 //
 // cuBLASLt may cut the sum over k of a matrix product d[m,n] into parts, so that a product with few
-// tiles keeps all multiprocessors busy. The scratch memory holds the sums of each part, in the type
-// of sums (f32; f64 for f64). A part is at least as deep as a tile, which is 64 elements of k or
-// more, so the scratch memory has
+// tiles keeps all SMs busy. The scratch memory holds the sums of each part, as f32 (f64 for f64). A
+// part has at least 64 elements of k, the depth of a tile, so the scratch memory has
 //
 //   min(gemmBytes, ceil(k / 64) m n * bytes of a sum)   bytes.
 mlir::RankedTensorType cudaScratchOf(mlir::Operation *op, uint64_t gemmBytes);

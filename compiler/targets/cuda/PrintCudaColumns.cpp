@@ -1,7 +1,6 @@
 // Prints kernels with the hero column_reduction. A thread block computes a tile of columns, `lanes`
-// vectors wide. The block's threads are divided into `groups` groups of `lanes` threads. Group g
-// adds the rows g, g + groups, g + 2 groups, ... and loads several rows at a time. The groups' sums
-// are added in shared memory, in a fixed order. Group 0 stores the result.
+// vectors wide, by `groups` groups of `lanes` threads. Group g adds the rows g, g + groups, g + 2
+// groups, ... The groups' sums are added in shared memory, in a fixed order.
 #include "compiler/targets/cuda/CudaEmitter.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -14,8 +13,8 @@ namespace {
 constexpr int64_t kColumnThreads = 512;
 constexpr int64_t kColumnBytesInFlight = 128; // bytes that a thread should load at a time
 constexpr int64_t kMaxRows = 8;         // rows that a thread loads at a time
-// A tile is at least two sectors (64 bytes) wide, the unit of an HBM access. Wider tiles are
-// narrowed until there are enough thread blocks for all SMs.
+// A tile is at least two sectors (64 bytes) wide, the unit of an HBM access, and narrow enough that
+// there are blocks for all SMs.
 constexpr int64_t kTileBytes = 64, kWantedBlocks = 128;
 
 class ColumnPrinter : CudaEmitter {

@@ -1,7 +1,6 @@
-// Prints kernels with the heroes elementwise and gather. The domain is cut into vectors along the
-// innermost dimension, which are numbered from outer to inner. A thread computes several vectors;
-// the distance between them is the number of threads of a block. The thread loads all its vectors
-// before it stores the first, so that a result may overwrite an input.
+// Prints kernels with the heroes elementwise and gather. A thread computes several vectors along
+// the innermost dimension; the distance between them is the number of threads of a block. It loads
+// all of them before it stores the first, so that a result may overwrite an input.
 #include "compiler/targets/cuda/CudaEmitter.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -12,9 +11,8 @@ namespace lmc::codegen {
 namespace {
 
 constexpr int64_t kElementThreads = 256;
-// The number of bytes that a thread should load at a time. With 2048 such threads, an SM has 256 KB
-// in flight. An H100 hides the latency of its memory with 18 KB per SM (3.35 TB/s * 0.7 us, divided
-// by the number of SMs in CudaArch.cpp), so a fraction of the threads is enough.
+// The bytes that a thread should load at a time. An H100 hides the latency of its memory with 18 KB
+// in flight per SM (3.35 TB/s * 0.7 us, divided by the number of SMs); 2048 threads have 256 KB.
 constexpr int64_t kElementBytesInFlight = 128;
 constexpr int64_t kMaxChunks = 8;
 // With fewer thread blocks than this, the SMs of the largest GPUs (CudaArch.cpp) get unequal work.

@@ -20,8 +20,8 @@ using llvm::StringRef;
 
 namespace lmc::codegen {
 
-// The version of the cache. Must change when the format of an entry changes, or anything else that
-// the code depends on and that the key does not cover.
+// The version of the cache. Must change when the format does, or anything else that the code
+// depends on and the key does not cover.
 static constexpr llvm::StringLiteral kForm = "lmc kernel 1\n";
 
 // The format of an entry: kForm, the key, kNumbers numbers (32 bits each, little-endian), the image

@@ -1,9 +1,8 @@
-// A cache of compiled kernels on disk. A kernel is compiled once for all jobs and processes.
+// A cache of compiled kernels on disk, for all jobs and processes.
 //
-// An entry is a file whose name is the hash of everything that its contents depend on. A file is
-// written under a temporary name and then renamed; it contains its key and a checksum. Files are
-// deleted if they were not used for a long time, or if all files together are too large. A damaged
-// or unwritable cache costs time but never makes a compile fail.
+// The name of an entry's file is the hash of everything that its contents depend on. A file is
+// written under a temporary name and then renamed; it contains its key and a checksum. A damaged or
+// unwritable cache costs time but never makes a compile fail.
 #pragma once
 
 #include "compiler/targets/cuda/nvrtc/Nvrtc.h"
@@ -27,12 +26,10 @@ public:
   // Deletes entries that are too old or too many, unless a process did so recently.
   ~KernelCache();
 
-  // Returns 64 hexadecimal digits: a hash of the source, all device headers, the architecture, the
-  // options and NVRTC's version.
+  // Returns 64 hexadecimal digits: a hash of all that the compiled code depends on.
   static std::string key(const CudaKernel &kernel, llvm::StringRef arch, llvm::StringRef nvrtc);
 
-  // find() returns the entry of `key`, or nothing; keep() stores an entry. Several threads may call
-  // them at the same time.
+  // find() returns the entry of `key`, or nothing. Several threads may call find() and keep().
   std::optional<Cubin> find(llvm::StringRef key) const;
   void keep(llvm::StringRef key, const Cubin &cubin) const;
 

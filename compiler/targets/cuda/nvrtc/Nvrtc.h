@@ -27,23 +27,21 @@ struct Cubin {
   KernelResources resources;
 };
 
-// Returns the resources in `log`, the output of `ptxas -v` for one kernel. The log also lists
-// functions that the kernel calls: of the registers, the maximum counts, of all other resources the
-// sum. Returns nothing if the log has no stack or no register numbers.
+// Returns the resources in `log`, the output of `ptxas -v` for one kernel and the functions that it
+// calls: the maximum of registers, and the sums of the others. Returns nothing if the log lacks
+// either.
 std::optional<KernelResources> parsePtxasLog(llvm::StringRef log);
 
 // Returns the line of `log` in which ptxas reports that it did not compile a kernel as written: it
-// runs products of warpgroups one after the other (C7510), adds a wait for them because registers
-// are used in flight (C7517), or ignores a limit of registers (C7508). ptxas does not fail then,
-// and a new version may begin to report a kernel that was fast.
+// runs products of warpgroups one after the other (C7510), adds a wait for them (C7517), or ignores
+// a limit of registers (C7508). ptxas does not fail then.
 std::optional<std::string> findPtxasRefusal(llvm::StringRef log);
 
 // The library NVRTC, which is opened at run time.
 class Nvrtc {
 public:
-  // Returns the library, which is opened once per process: the one that $LMC_NVRTC names if it is
-  // set, else the one that the build found, else the one that the system's loader finds. The error
-  // says how to install it.
+  // Returns the library, which is opened once per process: $LMC_NVRTC, else the one that the build
+  // found, else the system's. The error says how to install it.
   static llvm::Expected<const Nvrtc *> get();
 
   // Opens the library at exactly `path`.
@@ -56,8 +54,8 @@ public:
   // Returns the compiler options for `kernel`, without the option for the architecture.
   static llvm::SmallVector<const char *> options(const CudaKernel &kernel);
 
-  // Compiles `kernel` for `arch` ("sm_90a"). Several threads may call it at the same time. An error
-  // names the kernel, the first compile error, and a file with the source and the whole log.
+  // Compiles `kernel` for `arch` ("sm_90a"); thread-safe. An error names the kernel, the first
+  // compile error, and a file with the source and the log.
   llvm::Expected<Cubin> compile(const CudaKernel &kernel, llvm::StringRef arch) const;
 
 private:

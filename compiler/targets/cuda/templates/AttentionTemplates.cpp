@@ -1,5 +1,4 @@
-// Writes the source of attention's kernels: constants, and a call of a template in
-// compiler/targets/cuda/device.
+// Writes the source of attention's kernels: constants, and a call of a device template.
 #include "compiler/targets/cuda/templates/AttentionTemplates.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -50,10 +49,8 @@ static AttentionShape resolved(AttentionShape shape) {
   return shape;
 }
 
-// Returns the number of (sequence, head) pairs that the grid processes together, such that the rows
-// that they share (keys and values, or queries and gradients) stay in half of the L2 cache. The
-// number is that of one or more whole groups: for GradKeys a group is one key head, otherwise it is
-// all query heads that read the same key head.
+// Returns the number of (sequence, head) pairs that the grid processes together, so that the rows
+// that they share stay in half of the L2 cache. Pairs that share a key head are never apart.
 static int64_t pairsTogether(AttentionPart part, const AttentionShape &shape,
                              const CudaArch &arch) {
   int64_t cache = arch.chip.cacheBytes / 2, group = shape.heads / shape.kvHeads;
@@ -73,8 +70,8 @@ static std::string real(double value) {
 
 namespace {
 // The texts for one kernel of attention: its name in the device library, its hero, and its
-// parameters in the order of the launch's arguments. For a parameter that a shape does not use
-// (`cos` without RoPE), the kernel passes nullptr to the template.
+// parameters in the order of the launch. The kernel lacks a parameter that a shape does not use,
+// and passes nullptr to the template.
 struct PartText {
   const char *name, *hero;
   std::vector<llvm::StringRef> inputs, results;
@@ -248,8 +245,7 @@ CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
   kernel.source +=
       formatv("#include \"lmc/{0}{1}.cuh\"\n\n", header, tile && tile->warpgroups ? "_groups" : "");
   kernel.source += constants(part, tile, shape, arch);
-  // A static_assert in the source compares the grid and the shared memory of the launch with the
-  // numbers that the device library computes.
+  // A static_assert compares the launch with the numbers that the device library computes.
   const std::string types =
       isPadded(tile, shape) ? formatv("Shape, Tile, {0}", tile->headDim).str() : "Shape, Tile";
   kernel.source += formatv("\nusing Launch = lmc::Attention{0}{1}<{2}>;\n"

@@ -1,10 +1,7 @@
-// Generates the CUDA kernels of attention from templates in compiler/targets/cuda/device; no kernel
-// region describes them.
+// Generates the CUDA kernels of attention from templates in compiler/targets/cuda/device.
 //
-// The plan keeps attention as one command, and lists these kernels as the launches of the command.
-// Another implementation of attention therefore changes one place only. The kernels with products
-// by warpgroups (sm_90a) are further variants with the same arguments. The runtime's device could
-// also call a library (cuDNN) for the command and ignore its launches.
+// The plan keeps attention as one command with these kernels as its launches, so that a device
+// could also call a library (cuDNN) for it.
 #pragma once
 
 #include "compiler/targets/cuda/CudaArch.h"
@@ -30,7 +27,7 @@ struct AttentionShape {
   double scale = 1;
   bool documents = false; // true if there is an argument `starts`, i32 [batch * seq]
   // Only for gradients: true if dq and dk are rotated back with the arguments `cos` and `sin`, f32
-  // [seq, headDim / 2]. The results are then the gradients of the inputs of lm.rope.
+  // [seq, headDim / 2]. They are then the gradients of the inputs of lm.rope.
   bool rope = false;
   // Elements from the start of one row (token) to the start of the next; 0: rows are adjacent.
   int64_t qPitch = 0, kPitch = 0, vPitch = 0, outPitch = 0;
@@ -73,19 +70,17 @@ enum class AttentionLimits {
   Causal, // the same, and a window
 };
 
-// A variant of a tensor core kernel: its tile sizes and resources. Their use is explained in
-// compiler/targets/cuda/device: attention_forward.cuh and attention_backward.cuh (mma.sync),
-// attention_forward_groups.cuh and attention_backward_groups.cuh (wgmma).
+// A variant of a tensor core kernel: its tile sizes and resources. The kernels are in
+// compiler/targets/cuda/device.
 struct AttentionTile {
   AttentionPart part;
-  // The columns of a tile, the queries and keys of a tile, and the warps of a thread block. If a
-  // head has fewer columns than a tile, the rest of the tile is zeros.
+  // The sizes of a tile, and the warps of a thread block. Columns past those of a head are zeros.
   int headDim;
   int queries, keys, warps;
   int stages; // buffers in shared memory, each for one tile or a pair of tiles
 
-  // True if registers hold a warp's own rows: those of q (for GradQueries also of dout), or, for
-  // GradKeys with warpgroups, those of k and v.
+  // True if registers hold a warp's own rows of q (for GradQueries also of dout); for GradKeys with
+  // warpgroups those of k and v.
   bool inRegisters;
   int blocks;    // thread blocks per SM that the launch bounds request
   int registers; // registers per thread, maximum over masks and architectures
@@ -95,17 +90,16 @@ struct AttentionTile {
   bool isFor(const AttentionShape &shape, const CudaArch &arch) const;
 };
 
-// Returns all variants. A test compiles each variant, with the masks that need the most registers,
-// and checks that NVRTC spills none.
+// Returns all variants. A test compiles each one and checks that NVRTC spills no register.
 llvm::ArrayRef<AttentionTile> attentionTiles();
 
 // The largest number of columns of a tile.
 inline constexpr int kLargestTileHeadDim = 256;
 
-// Returns the columns of the tiles for heads of this size: the smallest number of any variant that
-// is at least headDim. Returns 0 if headDim is too large, or not a multiple of 8 (16 bytes), the
-// unit in which tiles are copied. Beyond 128, it must be a multiple of 16: for others, RoPE's
-// gradient exchanges columns between lanes, which takes too many registers.
+// Returns the columns of the tiles for heads of this size: the smallest number that is at least
+// headDim. Returns 0 if headDim is too large, or not a multiple of 8 (16 bytes), the unit in which
+// tiles are copied. Beyond 128, it must be a multiple of 16: RoPE's gradient needs too many
+// registers for others.
 int tileHeadDim(int64_t headDim);
 
 // Returns the dynamic shared memory of a thread block, in bytes.
@@ -119,8 +113,7 @@ struct AttentionEstimate {
 AttentionEstimate estimate(const AttentionTile &tile, const AttentionShape &shape,
                            const CudaArch &arch);
 
-// Returns false for a shape that needs the plain kernels (attention_plain.cuh): a dtype other than
-// bf16, a head size without tiles, or rows that do not start at multiples of 16 bytes.
+// Returns false for a shape that needs the plain kernels (attention_plain.cuh).
 bool hasTiles(const AttentionShape &shape);
 
 // Returns the variant with the fewest predicted clock cycles; null if the shape has no tiles.
@@ -131,12 +124,11 @@ const AttentionTile *chooseAttentionTile(AttentionPart part, const AttentionShap
 inline constexpr int kPlainWarps = 8, kPlainRegisters = 128;
 int64_t plainSharedBytes(const AttentionShape &shape);
 
-// Returns the SM clock cycles that the cost model of AttentionTiles.cpp predicts for a launch of a
-// part's plain kernel.
+// Returns the SM clock cycles that the cost model predicts for a launch of a part's plain kernel.
 double plainClocks(AttentionPart part, const AttentionShape &shape, const CudaArch &arch);
 
-// Returns the kernel of one part of attention in the variant `tile`, or the plain kernel if `tile`
-// is null. Only tests and benches call it from outside.
+// Returns the kernel of one part in the variant `tile`, or the plain kernel if `tile` is null. Only
+// tests and benches call it from outside.
 CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
                            const AttentionShape &shape, const CudaArch &arch,
                            const std::string &name);

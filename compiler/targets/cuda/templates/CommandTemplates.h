@@ -18,8 +18,8 @@ struct TemplateLaunch {
 };
 
 // templatesOf() returns the launches that compute a command, in order; scratchOf() returns the type
-// of the scratch memory that they need; null for none. A file of this folder defines both for each
-// command that has `cuda` in ground/plan/commands.toml, and for scatter_add.
+// of their scratch memory; null for none. A file of this folder defines both for each command with
+// `cuda` in ground/plan/commands.toml, and for scatter_add.
 #define LMC_DECLARE(Name)                                                                          \
   std::vector<TemplateLaunch> templatesOf(plan_ir::Name##Op op, const CudaArch &arch);             \
   mlir::RankedTensorType scratchOf(kern::Name##Op op);

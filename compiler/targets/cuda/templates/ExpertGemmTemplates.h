@@ -8,21 +8,20 @@
 namespace lmc::codegen {
 
 // The shape of the products: x [rows, inner], w [experts, columns, inner] ([experts, inner,
-// columns] if `transposed`), y [rows, columns], all of `type`, with offsets i32 [experts + 1]. The
-// gradient has dy [rows, columns], x [rows, inner], d [experts, columns, inner] in sumType().
+// columns] if `transposed`), y [rows, columns], all of `type`; offsets i32 [experts + 1]. The
+// gradient: dy [rows, columns], x [rows, inner], d [experts, columns, inner] in sumType().
 struct ExpertGemmShape {
   int64_t rows = 0, experts = 0, inner = 0, columns = 0;
   DataType type = DataType::BF16;
   bool transposed = false; // never true for the gradient
   bool accumulate = false; // only for the gradient: true if it is added to d
   bool warpgroups = false; // true if wgmma (only on sm_90a) computes the products if isTiled()
-  // The maximum number of blocks of a product by warpgroups, which stay on their SMs; 0: one block
-  // per tile. Not for the gradient.
+  // Maximum of blocks if they stay on their SMs (only with warpgroups); 0: one block per tile.
   int64_t blocks = 0;
 
   DataType sumType() const { return type == DataType::F64 ? DataType::F64 : DataType::F32; }
-  // As in expert_gemm.cuh: the rows and columns of a tile with tensor cores, and of a tile without;
-  // the maximum number of columns of a tile of warpgroups.
+  // As in expert_gemm.cuh: the rows and columns of a tile with and without tensor cores, and the
+  // maximum of columns with warpgroups.
   static constexpr int64_t kTile = 128, kPlainTile = 32, kGroupColumns = 256;
   // True if tensor cores compute the products.
   bool isTiled() const { return type == DataType::BF16 && inner % 8 == 0 && columns % 8 == 0; }

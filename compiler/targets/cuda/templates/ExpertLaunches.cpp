@@ -33,8 +33,8 @@ template <typename Op> ExpertRowsShape sortShapeOf(Op op) {
   return shape;
 }
 
-// Returns the shape of a kernel that moves rows: `tokens` has a row for each token, which makes
-// `chosen` choices, and `rows` has a row for each choice that this rank computes.
+// Returns the shape of a kernel that moves rows. `tokens` has a row for each token, `rows` one for
+// each choice that this rank computes.
 ExpertRowsShape rowsShapeOf(Value tokens, Value rows, int64_t chosen) {
   ExpertRowsShape shape;
   shape.tokens = contentOf(tokens).getDimSize(0);

@@ -1,5 +1,4 @@
-// Generates the kernels that sort rows by expert and move them to the experts and back, from
-// expert_rows.cuh in compiler/targets/cuda/device.
+// Generates the kernels that move rows to their experts and back, from expert_rows.cuh.
 #pragma once
 
 #include "compiler/targets/cuda/CudaKernel.h"
@@ -10,9 +9,8 @@
 namespace lmc::codegen {
 
 // The shape of the choices and of a row: x and out [tokens, columns], y [rows(), columns] of
-// `type`; weights [tokens, chosen] in realType(). With several groups of experts, `experts` is the
-// number of experts in one group, and only `held` of the group's rows are kept, from row `first`
-// on.
+// `type`; weights [tokens, chosen] in realType(). With several groups, `experts` is the number of
+// experts of a group, and only `held` of the group's rows are kept, from row `first` on.
 struct ExpertRowsShape {
   int64_t tokens = 0, chosen = 0, experts = 0, columns = 0;
   DataType type = DataType::BF16;
@@ -25,26 +23,23 @@ struct ExpertRowsShape {
   int64_t sortBytes() const;
 };
 
-// Returns the kernels of the sort, in the order to run. The arguments of the first are experts i32
-// [choices], with several groups the rank (a scalar in realType()), and the workspace. Those of the
-// second are experts, the rank, the workspace, offsets i32 [experts + 1], rows i32 [rows()] and
-// places i32 [choices].
+// Returns the kernels of the sort, in the order to run. Arguments of the first: experts i32
+// [choices], with several groups the rank (a scalar in realType()), the workspace. Of the second:
+// the same, offsets i32 [experts + 1], rows i32 [rows()], places i32 [choices].
 std::vector<CudaKernel> sortRowsKernels(const ExpertRowsShape &shape);
 
 // Computes y[r, :] = x[token of row r, :]; arguments x, rows, y.
 CudaKernel takeRowsKernel(const ExpertRowsShape &shape);
 // Its gradient: dx[t, :] = the sum of the rows dy of token t; arguments dy, places, dx.
 CudaKernel takeRowsGradKernel(const ExpertRowsShape &shape);
-// out[t, :] = the sum of weights[t, j] times the row of choice j; arguments y, weights, places,
-// out.
+// out[t, :] = the sum of weights[t, j] times choice j's row; arguments y, weights, places, out.
 CudaKernel combineRowsKernel(const ExpertRowsShape &shape);
 // Its gradients; arguments dout, y, weights, rows, places, dy, dweights.
 CudaKernel combineRowsGradKernel(const ExpertRowsShape &shape);
 
-// SwiGLU over rows of experts, of which there is room for `tokens`; those below offsets[experts]
-// belong to an expert. `chosen` is 1. y is [tokens, columns], x [tokens, 2 columns].
-//
-// y = silu of one half of x, times the other half; arguments x, offsets i32 [experts + 1], y.
+// SwiGLU over rows of experts: y [tokens, columns] = silu of one half of x [tokens, 2 columns],
+// times the other half, for the rows below offsets[experts]. `chosen` is 1; arguments x, offsets,
+// y.
 CudaKernel expertSwigluKernel(const ExpertRowsShape &shape);
 // Its gradient; arguments dy, x, offsets, dx.
 CudaKernel expertSwigluGradKernel(const ExpertRowsShape &shape);

@@ -11,9 +11,8 @@ using namespace lmc::codegen;
 using llvm::formatv;
 using lm::InitKind;
 
-// The grid of every initializer kernel. Each thread writes several words, so the grid does not
-// depend on the variable's size: the thread blocks are enough to fill any GPU, and few enough to be
-// cheap for small variables.
+// The grid of every initializer kernel. The blocks fill any GPU, and cost little for small
+// variables.
 static constexpr uint32_t kBlocks = 1024, kThreads = 256;
 
 static bool isRope(InitKind kind) { return kind == InitKind::RopeCos || kind == InitKind::RopeSin; }

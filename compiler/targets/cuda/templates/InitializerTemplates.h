@@ -1,5 +1,4 @@
-// Generates the kernels that write the initial values of a plan's variables on a CUDA device, from
-// compiler/targets/cuda/device/initialize.cuh. plan.fbs (Initializer) describes their arguments.
+// Generates the kernels that write the initial values of variables, from initialize.cuh.
 #pragma once
 
 #include "compiler/targets/cuda/CudaKernel.h"
@@ -14,8 +13,7 @@
 
 namespace lmc::codegen {
 
-// The properties that an initializer kernel's text fixes. Seeds, sizes, standard deviations and
-// scales are arguments of the kernel instead.
+// What an initializer kernel's text fixes. Other values, such as seeds and sizes, are arguments.
 struct InitializerShape {
   lm::InitKind kind = lm::InitKind::Constant; // never None or Zeros (no kernel); Ones is Constant
   DataType destination = DataType::F32;       // element type of the variable
@@ -30,19 +28,17 @@ std::string initializerKey(const InitializerShape &shape);
 // source (only for CopyOf) and the result.
 CudaKernel initializerKernel(const InitializerShape &shape, const std::string &name);
 
-// Returns the traffic of a launch for a variable of `elements` elements: reads of the record and
-// the source, and writes of the values. CudaKernel::bytes is empty because one kernel serves
-// variables of every size.
+// Returns the traffic of a launch for a variable of `elements` elements. CudaKernel::bytes is
+// empty, as a kernel serves all sizes.
 GlobalBytes initializerBytes(const InitializerShape &shape, int64_t elements);
 
-// Returns the shape for `init`, the initializer of a plan.variable or of a part of one. The
-// variable's elements have the type `destination`; a copy reads elements of type `source`. Returns
-// nothing if no kernel is needed: for zeros, and for values that the runtime writes.
+// Returns the shape for `init`, the initializer of a plan.variable or of a part of one, with
+// elements of type `destination`. A copy reads elements of type `source`. Returns nothing if no
+// kernel is needed: for zeros, and for values that the runtime writes.
 std::optional<InitializerShape> initializerShape(lm::InitAttr init, mlir::Type destination,
                                                  mlir::Type source);
 
-// Returns all initializer kernels that the variables of a plan need, each once, with its
-// initializerKey() and a unique name ("initialize_normal_f32").
+// Returns the initializer kernels of a plan's variables, each once, with its initializerKey().
 std::vector<std::pair<std::string, CudaKernel>> initializerKernels(mlir::ModuleOp plan);
 
 } // namespace lmc::codegen

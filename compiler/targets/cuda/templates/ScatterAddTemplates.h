@@ -1,5 +1,4 @@
-// Generates the kernels of kern.scatter_add on a CUDA device, from scatter_add.cuh in
-// compiler/targets/cuda/device.
+// Generates the kernels of kern.scatter_add on a CUDA device, from scatter_add.cuh.
 #pragma once
 
 #include "compiler/targets/cuda/CudaKernel.h"
@@ -10,8 +9,8 @@
 
 namespace lmc::codegen {
 
-// The shape of d[ids[t], :] += x[t, :] with ids i32 [rows], x [rows, columns] and d [vocabulary,
-// columns] of dtype sumType().
+// d[ids[t], :] += x[t, :] with ids i32 [rows], x [rows, columns], sumType() d [vocabulary,
+// columns].
 struct ScatterAddShape {
   int64_t rows = 0, columns = 0, vocabulary = 0;
   DataType x = DataType::BF16;
@@ -25,9 +24,8 @@ struct ScatterAddShape {
 
 enum class ScatterAddOperand { Ids, X, Workspace, D };
 
-// One launch of the command plan::ScatterAdd. `args` are the kernel's arguments in order, of which
-// it only reads the first `inputs`. The workspace belongs to the command: it has layout().bytes
-// bytes, is aligned to 64 bytes, and may have any contents.
+// One launch of the command plan::ScatterAdd. The kernel only reads the first `inputs` of its
+// `args`. The workspace has layout().bytes bytes at a multiple of 64, with any contents.
 struct ScatterAddLaunch {
   CudaKernel kernel;
   std::vector<ScatterAddOperand> args;
@@ -35,16 +33,11 @@ struct ScatterAddLaunch {
 };
 
 // Returns the launches in the order to run. Their traffic depends on the ids. CudaKernel::bytes
-// assumes that all ids are in the vocabulary, that they are as different as possible, and that no
-// run of equal ids lies in two ranges of the sorted tokens. Then each row of x is read once, each
-// row of d is written once (a sum or zeros), and each pass of the sort reads the keys once in each
-// of its two kernels and writes every pair. For a run in several ranges, each further range adds a
-// row of partial sums and one more access to the row of d. Reads that hit the caches do not count:
-// the digit counts (read by every block of a pass), the sorted keys (read by the warps of all
-// groups of columns), and repeated reads in the search for absent ids.
+// assumes that all ids are in the vocabulary and as different as possible, and that no run of equal
+// ids lies in two ranges. Then each row of x is read once, each row of d is written once, and each
+// pass of the sort reads the keys twice and writes every pair. Reads from caches do not count.
 //
-// Two shapes may share a kernel: a kernel that depends only on a part of the shape has the same
-// name and text for both.
+// Two shapes may share a kernel that depends only on a part of the shape.
 std::vector<ScatterAddLaunch> scatterAddKernels(const ScatterAddShape &shape);
 
 } // namespace lmc::codegen

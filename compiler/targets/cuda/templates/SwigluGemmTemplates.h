@@ -1,5 +1,4 @@
-// Generates the kernels of the commands that compute a matrix product and SwiGLU, or its gradient,
-// from swiglu.cuh and swiglu_gemm.cuh in compiler/targets/cuda/device.
+// Generates the kernels of a product and SwiGLU, or its gradient, from swiglu.cuh, swiglu_gemm.cuh.
 #pragma once
 
 #include "compiler/targets/cuda/CudaKernel.h"
