@@ -142,8 +142,7 @@ struct RegionInfo {
 mlir::AffineExpr staticIndex(mlir::tensor::ExtractOp extract, unsigned dim, mlir::AffineMap point,
                              llvm::ArrayRef<int64_t> domain);
 
-// Returns the map from the domain to the indices at which `generic`, evaluated at `point`, reads
-// `operand`.
+// Returns the map from the domain to the indices of `operand` that `generic` reads at `point`.
 mlir::AffineMap readPoint(mlir::linalg::GenericOp generic, mlir::OpOperand *operand,
                           mlir::AffineMap point);
 

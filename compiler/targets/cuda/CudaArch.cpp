@@ -50,9 +50,8 @@ const CudaArch *findCudaArch(llvm::StringRef name) {
   return nullptr;
 }
 
-// An SM has four parts with a quarter of the registers each. A warp gets registers in units of 256,
-// a block shared memory in units of 128 bytes, of which the system uses 1 KiB (CUDA's
-// cuda_occupancy.h).
+// Each of an SM's four parts has a quarter of the registers. A warp gets registers in units of 256,
+// a block gets shared memory in units of 128 bytes, and the system 1 KiB (CUDA's cuda_occupancy.h).
 unsigned residentBlocks(const CudaArch &arch, unsigned threads, unsigned registers,
                         unsigned sharedBytes) {
   constexpr unsigned kRegistersPerPart = 65536 / 4, kParts = 4, kWarp = 32, kReserved = 1024;

@@ -270,8 +270,8 @@ CudaValue CudaEmitter::evalScalar(Value value, AffineMap point) {
   return apply(op, point);
 }
 
-// Returns the expression of `value` for use in the expression `user`. A value of an outer scope
-// gets a variable there.
+// Returns the expression of `value` for use in the expression `user`. An outer value gets a
+// variable.
 CudaExpr CudaEmitter::inScope(Value value, AffineMap point, const CudaValue &user) {
   CudaValue made = eval(value, point);
   bool sameScope =

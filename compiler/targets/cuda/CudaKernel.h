@@ -10,9 +10,8 @@
 
 namespace lmc::codegen {
 
-// The text of a kernel and its launch. The source includes compiler/targets/cuda/device/NAME.cuh as
-// "lmc/NAME.cuh", and has all shapes as constants. The kernel's parameters are pointers: inputs,
-// then results.
+// The source includes compiler/targets/cuda/device/NAME.cuh as "lmc/NAME.cuh", and has all shapes
+// as constants. The kernel's parameters are pointers: inputs, then results.
 struct CudaKernel {
   std::string name;
   std::string hero; // "row_reduction", or a template's name: "attention_forward"

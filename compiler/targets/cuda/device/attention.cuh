@@ -43,8 +43,8 @@ struct Work {
 
 // Returns the work of thread block `block`. The hardware starts blocks in the order of their index.
 // `Together` pairs of (sequence, head) are processed at a time, so that their keys and values stay
-// in the L2 cache. Of these pairs' tiles, the longest come first: the last tiles if `LastFirst`,
-// else the first ones.
+// in the L2 cache. Of these pairs' tiles, the longest come first: the last if `LastFirst`, else the
+// first.
 template <int Batch, int Heads, int Tiles, int Together, bool LastFirst>
 __device__ inline Work workOf(int block) {
   constexpr int pairs = Batch * Heads;
@@ -116,8 +116,7 @@ template <int D, Operand Kind> struct LaneOfTile {
     row = in * (2 * D);
     chunk = (Kind == Operand::Rows ? lane / 16 : lane / 8 % 2) ^ swizzle<D>(in);
   }
-  // Returns the offset in bytes of the 16 rows from `firstRow` (a multiple of 16) and the 16
-  // columns from 16 * `k`.
+  // Returns the byte offset of 16 rows from `firstRow` (a multiple of 16) and 16 columns from 16 k.
   __device__ int at(int firstRow, int k) const {
     return firstRow * (2 * D) + row + ((chunk ^ (2 * k & kSwizzled)) << 4) +
            (2 * k & ~kSwizzled) * 16;
@@ -146,9 +145,8 @@ __device__ inline void copyTile(u32 to, const bf16 *from, int tile) {
   }
 }
 
-// Stores a warp's 16 M rows from shared memory (`band`) to the rows of a sequence from `first` on.
-// The starts of the rows are Pitch elements apart. Rows from Seq on, and columns from Columns on,
-// are not stored.
+// Stores a warp's 16 M rows from shared memory (`band`) to a sequence's rows from `first` on. Their
+// starts are Pitch elements apart. Rows from Seq on, and columns from Columns on, are not stored.
 template <int Rows, int M, int D, int Columns, int Pitch, int Seq>
 __device__ inline void storeRows(const u8 *band, bf16 *to, int first) {
   constexpr int across = D % 64 == 0 ? 8 : 4, down = 32 / across;
@@ -200,8 +198,7 @@ __device__ inline void multiplySlice(float (&d)[M][N][4], const u32 (&a)[M][4], 
   }
 }
 
-// Computes d[16 M, 8 N] += a b^T, where the sum covers all D columns. `a` and `b` are addresses in
-// shared memory.
+// Computes d[16 M, 8 N] += a b^T over all D columns. `a` and `b` are addresses in shared memory.
 template <int M, int N, int D>
 __device__ inline void multiplyRows(float (&d)[M][N][4], u32 a, u32 b,
                                     const Lane<D> &lane) {

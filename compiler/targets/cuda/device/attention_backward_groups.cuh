@@ -10,9 +10,8 @@
 namespace lmc {
 
 // A `Tile` describes the variant by constants: int queries, keys, warps (4 per 64 rows of a
-// result), together (pairs of (sequence, head) at a time). bool queryRegisters (for dq): a warp
-// keeps its rows of q and dout in registers. bool keyRegisters (for dk and dv): it keeps its rows
-// of k and v.
+// result), together (pairs of (sequence, head) at a time). bool queryRegisters: a warp keeps its
+// rows of q and dout in registers. bool keyRegisters: it keeps its rows of k and v.
 template <typename Shape, typename Tile, int D = Shape::headDim> struct AttentionGradQueriesGroups {
   static constexpr int tiles = (Shape::seq + Tile::queries - 1) / Tile::queries;
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;
@@ -106,8 +105,7 @@ __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, 
   Queries::template copy<columns, threads, Shape::doutPitch, seq>(gradients, dout, work.tile);
   fetch(firstTile, stages);
 
-  // The rows of this warp and of its warpgroup, and the first keys that the warp's last row and the
-  // group's first row see.
+  // The rows of this warp and its group, and the first keys that the last and first of them see.
   const int lane = int(threadIdx.x) % 32, warp = uniform(int(threadIdx.x) / 32);
   const int warpFirst = first + warp * 16, groupFirst = first + warp / 4 * 64;
   int groupLow = 0, warpLowLast = 0;

@@ -14,8 +14,8 @@
 namespace lmc {
 
 // A `Tile` describes the variant by constants: int queries (64 per warpgroup), keys, warps,
-// together (pairs of (sequence, head) at a time), bool queryRegisters (registers keep the rows of
-// q).
+// together (pairs of (sequence, head) at a time), bool queryRegisters (a warp keeps q in
+// registers).
 template <typename Shape, typename Tile, int D = Shape::headDim> struct AttentionForwardGroups {
   static constexpr int tiles = (Shape::seq + Tile::queries - 1) / Tile::queries;
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;
@@ -79,8 +79,7 @@ __device__ inline void attentionForwardGroups(const bf16 *q, const bf16 *k, cons
   Queries::template copy<columns, threads, Shape::qPitch, seq>(queries, q, work.tile);
   fetch(firstTile, 0);
 
-  // The rows of this warp and of its warpgroup, and the first keys that the warp's last row and the
-  // group's first row see.
+  // The rows of this warp and its group, and the first keys that the last and first of them see.
   const int warp = uniform(int(threadIdx.x) / 32);
   const int warpFirst = first + warp * 16, groupFirst = first + warp / 4 * 64;
   int groupLow = 0, warpLowLast = 0;

@@ -96,8 +96,7 @@ template <> struct alignas(16) Bits<16> {
   u32 words[4];
 };
 
-// Load and store `Bytes` bytes of global memory, each with one instruction. The address must be a
-// multiple of `Bytes`.
+// Load and store `Bytes` bytes of global memory with one instruction, at a multiple of `Bytes`.
 template <int Bytes> __device__ inline Bits<Bytes> loadGlobal(const void *from) {
   if constexpr (Bytes == 16) {
     uint4 v = *static_cast<const uint4 *>(from);

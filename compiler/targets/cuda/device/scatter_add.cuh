@@ -64,8 +64,8 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
     __syncthreads();
   }
 
-  // Returns the key at position `at`. In the first pass (Shift == 0), `keys` holds ids; the key of
-  // an id is id - least.
+  // Returns the key at position `at`. In the first pass (Shift == 0), `keys` holds ids, with the
+  // key id - least.
   template <int Shift> __device__ static u32 loadKey(const void *keys, int at, i32 least = 0) {
     if constexpr (Shift == 0)
       return keyOfId(loadOne(static_cast<const i32 *>(keys) + at) - least);
@@ -184,8 +184,7 @@ __device__ inline float widened(bf16 x) { return toFloat(x); }
 __device__ inline float widened(float x) { return x; }
 __device__ inline double widened(double x) { return x; }
 
-// The largest power of two up to `Most` that divides `Columns`. Vectors of so many elements are
-// aligned in every row.
+// The largest power of two up to `Most` that divides `Columns`, so that vectors are aligned.
 template <int Columns, int Most> struct VectorWidth {
   static constexpr int value = Most == 1 || Columns % Most == 0
                                    ? Most

@@ -28,8 +28,7 @@ struct Cubin {
 };
 
 // Returns the resources in `log`, the output of `ptxas -v` for one kernel and the functions that it
-// calls: the maximum of registers, and the sums of the others. Returns nothing if the log lacks
-// either.
+// calls: the maximum of registers, and sums of all else. Returns nothing if either is missing.
 std::optional<KernelResources> parsePtxasLog(llvm::StringRef log);
 
 // Returns the line of `log` in which ptxas reports that it did not compile a kernel as written: it

@@ -17,9 +17,8 @@
 
 namespace lmc::codegen {
 
-// The shape of attention, softmax(scale q k^T + mask) v per head, as in plan.fbs. Query i of a
-// sequence sees key j if j <= i, if i - j < window (when window > 0), and if j >= starts[i]
-// (documents).
+// The shape of attention, softmax(scale q k^T + mask) v per head, as in plan.fbs. Query i sees key
+// j if j <= i, if i - j < window (when window > 0), and if j >= starts[i] (documents).
 struct AttentionShape {
   DataType type = DataType::BF16;
   int64_t batch = 1, seq = 1, heads = 1, kvHeads = 1, headDim = 64;
@@ -98,8 +97,8 @@ inline constexpr int kLargestTileHeadDim = 256;
 
 // Returns the columns of the tiles for heads of this size: the smallest number that is at least
 // headDim. Returns 0 if headDim is too large, or not a multiple of 8 (16 bytes), the unit in which
-// tiles are copied. Beyond 128, it must be a multiple of 16: RoPE's gradient needs too many
-// registers for others.
+// tiles are copied. Beyond 128, it must be a multiple of 16: others need too many registers for
+// RoPE.
 int tileHeadDim(int64_t headDim);
 
 // Returns the dynamic shared memory of a thread block, in bytes.

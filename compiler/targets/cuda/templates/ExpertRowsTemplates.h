@@ -38,8 +38,7 @@ CudaKernel combineRowsKernel(const ExpertRowsShape &shape);
 CudaKernel combineRowsGradKernel(const ExpertRowsShape &shape);
 
 // SwiGLU over rows of experts: y [tokens, columns] = silu of one half of x [tokens, 2 columns],
-// times the other half, for the rows below offsets[experts]. `chosen` is 1; arguments x, offsets,
-// y.
+// times the other half, for the rows below offsets[experts]. Arguments x, offsets, y.
 CudaKernel expertSwigluKernel(const ExpertRowsShape &shape);
 // Its gradient; arguments dy, x, offsets, dx.
 CudaKernel expertSwigluGradKernel(const ExpertRowsShape &shape);

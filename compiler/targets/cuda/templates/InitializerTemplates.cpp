@@ -11,8 +11,7 @@ using namespace lmc::codegen;
 using llvm::formatv;
 using lm::InitKind;
 
-// The grid of every initializer kernel. The blocks fill any GPU, and cost little for small
-// variables.
+// The grid of every initializer kernel. It fills any GPU, and costs little for small variables.
 static constexpr uint32_t kBlocks = 1024, kThreads = 256;
 
 static bool isRope(InitKind kind) { return kind == InitKind::RopeCos || kind == InitKind::RopeSin; }

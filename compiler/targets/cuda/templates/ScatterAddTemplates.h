@@ -9,8 +9,7 @@
 
 namespace lmc::codegen {
 
-// d[ids[t], :] += x[t, :] with ids i32 [rows], x [rows, columns], sumType() d [vocabulary,
-// columns].
+// d[ids[t], :] += x[t, :]: ids i32 [rows], x [rows, columns], d [vocabulary, columns] in sumType().
 struct ScatterAddShape {
   int64_t rows = 0, columns = 0, vocabulary = 0;
   DataType x = DataType::BF16;
