@@ -1,5 +1,6 @@
 #include "compiler/targets/cuda/nvrtc/Nvrtc.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Regex.h"
 
 using llvm::StringRef;
@@ -19,9 +20,7 @@ std::optional<KernelResources> parsePtxasLog(StringRef log) {
   static const llvm::Regex shared("[ ,]([0-9]+) bytes smem");
   KernelResources resources;
   bool hasStack = false, hasRegisters = false;
-  while (!log.empty()) {
-    auto [line, rest] = log.split('\n');
-    log = rest;
+  for (StringRef line : llvm::split(log, '\n')) {
     llvm::SmallVector<StringRef, 4> match;
     if (stack.match(line, &match)) {
       hasStack = true;
@@ -43,12 +42,9 @@ std::optional<KernelResources> parsePtxasLog(StringRef log) {
 std::optional<std::string> findPtxasRefusal(StringRef log) {
   static const llvm::Regex refusal("wgmma.* serialized|C7510|C7517|setmaxnreg.* ignored|C7508|"
                                    "(minnctapersm|maxntid|maxnreg|registers?)[^\n]* ignored");
-  while (!log.empty()) {
-    auto [line, rest] = log.split('\n');
-    log = rest;
+  for (StringRef line : llvm::split(log, '\n'))
     if (refusal.match(line))
       return line.trim().str();
-  }
   return std::nullopt;
 }
 
