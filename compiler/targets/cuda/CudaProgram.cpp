@@ -27,18 +27,16 @@ public:
 private:
   size_t indexOf(CudaKernel kernel, StringRef sourceOp);
   void addLaunches(Operation *command, StringRef sourceOp, std::vector<TemplateLaunch> launches);
-  LogicalResult addLinearSwiglu(plan_ir::LinearSwigluOp op);
-  LogicalResult addSwigluLinearGrad(plan_ir::SwigluLinearGradOp op);
+  LogicalResult add(plan_ir::LinearSwigluOp op);
+  LogicalResult add(plan_ir::SwigluLinearGradOp op);
+  LogicalResult add(plan_ir::AttentionOp op);
+  LogicalResult add(plan_ir::AttentionGradOp op);
   LogicalResult addSwiglu(CommandOpInterface command, const SwigluGemmShape &shape,
-                          SwigluGemmKernels (*kernelsOf)(const SwigluGemmShape &,
-                                                         const std::string &),
+                          decltype(linearSwigluKernels) *kernelsOf,
                           ArrayRef<CudaProgram::Launch> launches);
-  LogicalResult addAttention(plan_ir::AttentionOp attention);
-  LogicalResult addAttentionGrad(plan_ir::AttentionGradOp grad);
+  using Kernels = llvm::Expected<std::vector<CudaKernel>>;
   LogicalResult addTemplates(Operation *command, StringRef sourceOp, StringRef name,
-                             llvm::function_ref<llvm::Expected<std::vector<CudaKernel>>(
-                                 const std::string &name)>
-                                 make,
+                             llvm::function_ref<Kernels(const std::string &name)> make,
                              ArrayRef<CudaProgram::Launch> launches);
 
   const CudaArch &arch;
@@ -83,13 +81,12 @@ void Planner::addInitializers(ModuleOp module) {
 // Adds the kernels that `make` returns for `command`, and the command's `launches`, whose kernel
 // numbers start at the first of these kernels. A kernel's name is part of its text, so the kernels
 // of a second shape are named NAME_2.
-LogicalResult Planner::addTemplates(
-    Operation *command, StringRef sourceOp, StringRef name,
-    llvm::function_ref<llvm::Expected<std::vector<CudaKernel>>(const std::string &name)> make,
-    ArrayRef<CudaProgram::Launch> launches) {
+LogicalResult Planner::addTemplates(Operation *command, StringRef sourceOp, StringRef name,
+                                    llvm::function_ref<Kernels(const std::string &name)> make,
+                                    ArrayRef<CudaProgram::Launch> launches) {
   for (int variant = 1;; ++variant) {
     std::string given = variant == 1 ? name.str() : (name + "_" + llvm::Twine(variant)).str();
-    llvm::Expected<std::vector<CudaKernel>> made = make(given);
+    Kernels made = make(given);
     if (!made)
       return emitError(command->getLoc()) << llvm::toString(made.takeError());
     if (llvm::any_of(*made, [&](const CudaKernel &kernel) {
@@ -147,7 +144,7 @@ static CudaProgram::Launch launchOf(size_t kernel, ArrayRef<Value> inputs,
   return launch;
 }
 
-LogicalResult Planner::addAttention(plan_ir::AttentionOp op) {
+LogicalResult Planner::add(plan_ir::AttentionOp op) {
   AttentionShape shape = shapeOf(op);
   auto make = [&](const std::string &name) { return attentionKernels(shape, arch, name); };
   return addTemplates(op, "lm.attention", "attention", make,
@@ -155,7 +152,7 @@ LogicalResult Planner::addAttention(plan_ir::AttentionOp op) {
                                {op.getOut(), op.getLse()}));
 }
 
-LogicalResult Planner::addAttentionGrad(plan_ir::AttentionGradOp op) {
+LogicalResult Planner::add(plan_ir::AttentionGradOp op) {
   AttentionShape shape = shapeOf(op);
   shape.doutPitch = pitchOf(op.getDout());
   shape.dqPitch = pitchOf(op.getDq());
@@ -177,23 +174,18 @@ LogicalResult Planner::addAttentionGrad(plan_ir::AttentionGradOp op) {
 
 template <typename Op>
 static SwigluGemmShape swigluGemmShapeOf(Op op, Value left, Value a, const CudaArch &arch) {
-  SwigluGemmShape shape;
-  shape.rows = contentOf(left).getDimSize(0);
-  shape.inner = contentOf(left).getDimSize(1);
-  shape.columns = contentOf(a).getDimSize(1);
-  shape.both = op.getBoth();
-  shape.blocks = arch.chip.sms;
-  return shape;
+  return {contentOf(left).getDimSize(0), contentOf(left).getDimSize(1), contentOf(a).getDimSize(1),
+          op.getBoth(), arch.chip.sms};
 }
 
-LogicalResult Planner::addLinearSwiglu(plan_ir::LinearSwigluOp op) {
+LogicalResult Planner::add(plan_ir::LinearSwigluOp op) {
   const SwigluGemmShape shape = swigluGemmShapeOf(op, op.getX(), op.getA(), arch);
   return addSwiglu(op, shape, linearSwigluKernels,
                    {launchOf(0, op.getGu(), op.getA()),
                     launchOf(1, {op.getX(), op.getWeight()}, {op.getGu(), op.getA()})});
 }
 
-LogicalResult Planner::addSwigluLinearGrad(plan_ir::SwigluLinearGradOp op) {
+LogicalResult Planner::add(plan_ir::SwigluLinearGradOp op) {
   const SwigluGemmShape shape = swigluGemmShapeOf(op, op.getDy(), op.getA(), arch);
   const Value halves = op.getDgu();
   return addSwiglu(op, shape, swigluLinearGradKernels,
@@ -203,12 +195,11 @@ LogicalResult Planner::addSwigluLinearGrad(plan_ir::SwigluLinearGradOp op) {
 
 // Adds the kernel that follows a library's product, and with warpgroups also the whole kernel.
 LogicalResult Planner::addSwiglu(CommandOpInterface command, const SwigluGemmShape &shape,
-                                 SwigluGemmKernels (*kernelsOf)(const SwigluGemmShape &,
-                                                                const std::string &),
+                                 decltype(linearSwigluKernels) *kernelsOf,
                                  ArrayRef<CudaProgram::Launch> launches) {
   if (!shape.isTiled() || !contentOf(launches[0].args[0]).getElementType().isBF16())
     return command.emitOpError("has rows of no whole units of 16 bytes of bf16");
-  auto make = [&](const std::string &name) -> llvm::Expected<std::vector<CudaKernel>> {
+  auto make = [&](const std::string &name) -> Kernels {
     SwigluGemmKernels made = kernelsOf(shape, name);
     std::vector<CudaKernel> kernels = {std::move(made.rows)};
     if (arch.hasWarpgroups())
@@ -233,10 +224,8 @@ LogicalResult Planner::addCommand(Operation &command) {
         addLaunches(op, "lm.embedding_grad", templatesOf(op, arch));
         return success();
       })
-      .Case([&](plan_ir::LinearSwigluOp op) { return addLinearSwiglu(op); })
-      .Case([&](plan_ir::SwigluLinearGradOp op) { return addSwigluLinearGrad(op); })
-      .Case([&](plan_ir::AttentionOp op) { return addAttention(op); })
-      .Case([&](plan_ir::AttentionGradOp op) { return addAttentionGrad(op); })
+      .Case<plan_ir::LinearSwigluOp, plan_ir::SwigluLinearGradOp, plan_ir::AttentionOp,
+            plan_ir::AttentionGradOp>([&](auto op) { return add(op); })
 #define LMC_CASE(Name)                                                                             \
   .Case([&](plan_ir::Name##Op op) {                                                                \
     addLaunches(op, ("lm." + op->getName().stripDialect()).str(), templatesOf(op, arch));          \
