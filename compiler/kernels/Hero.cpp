@@ -90,7 +90,6 @@ private:
 
   LogicalResult findDomain();
   LogicalResult checkReduction(linalg::GenericOp op);
-  LogicalResult checkBlockSum(linalg::GenericOp op);
   FailureOr<Operation *> combinerOf(OpResult result);
   FailureOr<ValueFacts> visit(Value value, AffineMap point);
   FailureOr<ValueFacts> visitTensor(Value value, AffineMap point);
@@ -171,16 +170,14 @@ LogicalResult Analyzer::findDomain() {
   auto yield = dyn_cast<kern::YieldOp>(body.getTerminator());
   if (!yield || yield.getValues().empty())
     return fail("the region has no results");
-  for (Type type : body.getArgumentTypes()) {
+  auto isStaticTensor = [](Type type) {
     auto tensor = dyn_cast<RankedTensorType>(type);
-    if (!tensor || !tensor.hasStaticShape() || !isStorage(tensor.getElementType()))
-      return fail("an input is not a static tensor of f32, bf16, f16, f64, i8, i32 or i64");
-  }
-  for (Value value : yield.getValues()) {
-    auto tensor = cast<RankedTensorType>(value.getType());
-    if (!tensor.hasStaticShape() || !isStorage(tensor.getElementType()))
-      return fail("a result is not a static tensor of f32, bf16, f16, f64, i8, i32 or i64");
-  }
+    return tensor && tensor.hasStaticShape() && isStorage(tensor.getElementType());
+  };
+  if (!llvm::all_of(body.getArgumentTypes(), isStaticTensor))
+    return fail("an input is not a static tensor of f32, bf16, f16, f64, i8, i32 or i64");
+  if (!llvm::all_of(yield.getValues().getTypes(), isStaticTensor))
+    return fail("a result is not a static tensor of f32, bf16, f16, f64, i8, i32 or i64");
   linalg::GenericOp reduction, blockSum;
   for (Operation &op : body)
     if (auto generic = dyn_cast<linalg::GenericOp>(op); generic && hasReduction(generic)) {
@@ -245,15 +242,6 @@ LogicalResult Analyzer::checkReduction(linalg::GenericOp op) {
       return fail(isColumn() ? "hero column_reduction reduces the first of two dimensions only"
                              : "the reductions of hero row_reduction reduce the same last "
                                "dimensions only");
-  return success();
-}
-
-LogicalResult Analyzer::checkBlockSum(linalg::GenericOp op) {
-  BlockLoops loops = *blockLoops(op);
-  if (loops.domain != info.shape.domain || loops.rows != info.shape.rowsPerItem)
-    return fail("a sum over blocks " + shapeText(op.getStaticLoopRanges()) +
-                " does not match the domain " + shapeText(info.shape.domain) + " in blocks of " +
-                Twine(info.shape.rowsPerItem) + " rows");
   return success();
 }
 
@@ -364,15 +352,19 @@ FailureOr<ValueFacts> Analyzer::visitBlockSum(OpResult value, unsigned output) {
   auto generic = cast<linalg::GenericOp>(value.getOwner());
   generics.insert(generic);
   FailureOr<Operation *> combiner = combinerOf(value);
-  if (failed(combiner) || failed(checkBlockSum(generic)))
+  if (failed(combiner))
     return failure();
+  BlockLoops blocks = *blockLoops(generic);
+  if (blocks.domain != info.shape.domain || blocks.rows != info.shape.rowsPerItem)
+    return fail("a sum over blocks " + shapeText(generic.getStaticLoopRanges()) +
+                " does not match the domain " + shapeText(info.shape.domain) + " in blocks of " +
+                Twine(info.shape.rowsPerItem) + " rows");
   if (info.shape.reducedDims > 1)
     return fail("sums of blocks of rows need rows of one dimension");
-  BlockLoops blocks = *blockLoops(generic);
   unsigned number = value.getResultNumber();
   OpOperand *init = generic.getDpsInitOperand(number);
   // The loops that are not reduced.
-  SmallVector<AffineExpr> kept, loopExprs, places;
+  SmallVector<AffineExpr> kept, loopExprs;
   for (unsigned i = 0; i <= blocks.block; ++i)
     kept.push_back(getAffineDimExpr(i, context));
   kept.push_back(getAffineDimExpr(rank(), context));
@@ -390,7 +382,8 @@ FailureOr<ValueFacts> Analyzer::visitBlockSum(OpResult value, unsigned output) {
     loopExprs.push_back(index.floorDiv(blocks.within));
     loopExprs.push_back(index % blocks.within);
   }
-  places.assign(loopExprs.begin(), loopExprs.begin() + blocks.block + 1);
+  SmallVector<AffineExpr> places =
+      llvm::to_vector(ArrayRef<AffineExpr>(loopExprs).take_front(blocks.block + 1));
   places.push_back(loopExprs.back());
   AffineMap loops = AffineMap::get(rank(), 0, loopExprs, context);
   Value term = termOf(*combiner, generic.getRegionOutputArgs()[number]);
@@ -508,17 +501,16 @@ FailureOr<ValueFacts> Analyzer::visitScalar(Value value, AffineMap point) {
     return visitExtract(extract, point);
   if (!isScalarOp(op))
     return fail("no code for '" + op->getName().getStringRef() + "' in a kernel");
+  SmallVector<Type> types(op->getOperandTypes());
+  llvm::append_range(types, op->getResultTypes());
   if (!isa<arith::ExtFOp, arith::TruncFOp, arith::SelectOp>(op) &&
-      (llvm::any_of(op->getOperandTypes(), isShortFloat) ||
-       llvm::any_of(op->getResultTypes(), isShortFloat)))
+      llvm::any_of(types, isShortFloat))
     return fail("'" + op->getName().getStringRef() +
                 "' computes in a 16-bit float; extend to f32 first");
-  for (Type type : llvm::concat<const Type>(SmallVector<Type>(op->getOperandTypes()),
-                                            SmallVector<Type>(op->getResultTypes())))
-    if (!isStorage(type) && !isa<IntegerType, IndexType>(type))
-      return fail("'" + op->getName().getStringRef() +
-                  "' uses a type other than f32, bf16, f16, f64 "
-                  "and integers");
+  if (!llvm::all_of(types,
+                    [](Type type) { return isStorage(type) || isa<IntegerType, IndexType>(type); }))
+    return fail("'" + op->getName().getStringRef() +
+                "' uses a type other than f32, bf16, f16, f64 and integers");
   if (isa<arith::TruncFOp>(op) && isShortFloat(op->getResult(0).getType()) &&
       !op->getOperand(0).getType().isF32())
     return fail("arith.truncf to a 16-bit float from a type other than f32");
