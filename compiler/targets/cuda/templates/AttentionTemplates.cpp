@@ -177,16 +177,14 @@ static std::string comment(AttentionPart part, const AttentionTile *tile,
 
 static std::string constants(AttentionPart part, const AttentionTile *tile,
                              const AttentionShape &shape, const CudaArch &arch) {
-  std::string text = "struct Shape {\n";
-  text += formatv("  static constexpr int batch = {0}, seq = {1}, heads = {2}, kvHeads = {3}, "
-                  "headDim = {4};\n",
-                  shape.batch, shape.seq, shape.heads, shape.kvHeads, shape.headDim);
-  text += formatv("  static constexpr int window = {0};\n", shape.window);
-  text += formatv("  static constexpr bool documents = {0}, rope = {1};\n", shape.documents,
-                  shape.rope);
-  text += formatv("  static constexpr int qPitch = {0}, kPitch = {1}, vPitch = {2}, outPitch = "
-                  "{3};\n",
-                  shape.qPitch, shape.kPitch, shape.vPitch, shape.outPitch);
+  std::string text = formatv(
+      "struct Shape {{\n"
+      "  static constexpr int batch = {0}, seq = {1}, heads = {2}, kvHeads = {3}, headDim = {4};\n"
+      "  static constexpr int window = {5};\n"
+      "  static constexpr bool documents = {6}, rope = {7};\n"
+      "  static constexpr int qPitch = {8}, kPitch = {9}, vPitch = {10}, outPitch = {11};\n",
+      shape.batch, shape.seq, shape.heads, shape.kvHeads, shape.headDim, shape.window,
+      shape.documents, shape.rope, shape.qPitch, shape.kPitch, shape.vPitch, shape.outPitch);
   if (part != AttentionPart::Forward)
     text += formatv("  static constexpr int doutPitch = {0}, dqPitch = {1}, dkPitch = {2}, "
                     "dvPitch = {3};\n",
