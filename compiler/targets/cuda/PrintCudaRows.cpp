@@ -151,8 +151,13 @@ private:
   std::string nameOf(const BlockSum &b) const {
     return "rows" + std::to_string(&b - info.blockSums.begin());
   }
+  // Returns the vector of a sum that registers hold.
+  std::string vectorOf(const BlockSum &b) const {
+    return nameOf(b) + (chunksOfRow > 1 ? "[k]" : "");
+  }
   using CudaEmitter::nameOf;
   std::string totals(const Reduction &r) const;
+  bool loopsOverRows() const { return rowsInTurn > 1 || info.shape.rowsPerItem > 1; }
   std::string barrier() const { return byWarp ? "__syncwarp();" : "__syncthreads();"; }
   std::string threadOfRow() const { return byWarp ? "threadIdx.x % 32" : "threadIdx.x"; }
 
@@ -162,6 +167,7 @@ private:
   bool walkedBefore = false; // true if a pass over this row was already printed
   bool guardStores = false;  // true if a barrier must precede the stores of a row
   int64_t columns = 1, rows = 1, vectors = 1;
+  int64_t items = 1; // number of work items, of one row or of a block of rows
   // Threads of a row; threads of a block; rows that a block computes in parallel.
   int64_t rowThreads = kWarp, blockThreads = kWarp, rowsAtOnce = 1;
   int64_t rowsInTurn = 1; // rows that a block computes one after the other
@@ -234,7 +240,7 @@ void RowPrinter::findMapping() {
   bool severalRows = rows > 1 && (info.shape.rowsPerItem > 1 || all > own);
   hoists = kept && severalRows && all > own && all + sums <= registers;
 
-  int64_t items = rows / info.shape.rowsPerItem;
+  items = rows / info.shape.rowsPerItem;
   rowsAtOnce = byWarp ? std::min<int64_t>(kWarpsPerBlock, items) : 1;
   blockThreads = rowThreads * rowsAtOnce;
   bool readsScalars = llvm::any_of(info.accesses, [](const Access &access) {
@@ -247,7 +253,7 @@ void RowPrinter::findMapping() {
       if (rowsInTurn == 1 && (hoists || !kept || turn == 2) &&
           rows / (rowsAtOnce * turn) >= kEnoughBlocks)
         rowsInTurn = turn;
-  hoists &= rowsInTurn > 1 || info.shape.rowsPerItem > 1;
+  hoists &= loopsOverRows();
   chunksAtOnce = chunksOfRow;
   if (!kept) {
     int64_t bytes = bytesOfRow(true);
@@ -276,8 +282,8 @@ void RowPrinter::findHeld() {
 
 // Returns the bytes of shared memory for the totals of a block's warps.
 int64_t RowPrinter::totalsBytes(const Reduction &r) const {
-  bool loop = rowsInTurn > 1 || info.shape.rowsPerItem > 1;
-  int64_t bytes = (loop ? 2 : 1) * rowThreads / kWarp * typeOf(r).getIntOrFloatBitWidth() / 8;
+  int64_t bytes =
+      (loopsOverRows() ? 2 : 1) * rowThreads / kWarp * typeOf(r).getIntOrFloatBitWidth() / 8;
   return int64_t(llvm::alignTo(bytes, 8));
 }
 
@@ -286,18 +292,19 @@ std::string RowPrinter::vectorOfRow(Key key, unsigned input, const std::string &
   std::string text = CudaEmitter::vectorOfRow(key, input, name, from);
   if (chunksHeld == 0 || !key.first)
     return text;
-  std::string isHeld = chunksHeld == chunksOfRow
-                           ? ""
-                           : "c < " + std::to_string(chunksHeld * rowThreads * width) + " ? ";
+  // The condition that shared memory keeps the vector at `c`; "" if it keeps all.
+  std::string isHeld =
+      chunksHeld == chunksOfRow ? "" : "c < " + std::to_string(chunksHeld * rowThreads * width);
   for (const Held &known : held)
-    if (known.key == key)
-      return isHeld + "kept<" + std::to_string(width) + ">(" + known.name + " + c)" +
-             (isHeld.empty() ? "" : " : " + text);
+    if (known.key == key) {
+      std::string get = "kept<" + std::to_string(width) + ">(" + known.name + " + c)";
+      return isHeld.empty() ? get : isHeld + " ? " + get + " : " + text;
+    }
   held.push_back({key, input, "held" + std::to_string(held.size())});
   if (!isHeld.empty())
-    holds.push_back("if (c < " + std::to_string(chunksHeld * rowThreads * width) + ")");
-  holds.push_back(std::string(isHeld.empty() ? "" : "  ") + "keep(" + held.back().name + " + c, " +
-                  name + ");");
+    holds.push_back("if (" + isHeld + ")");
+  std::string keep = "keep(" + held.back().name + " + c, " + name + ");";
+  holds.push_back(isHeld.empty() ? keep : "  " + keep);
   return text;
 }
 
@@ -323,8 +330,7 @@ SmallVector<RowPrinter::Online> RowPrinter::onlineSums() {
 // addresses, so that one barrier per row is enough.
 std::string RowPrinter::totals(const Reduction &r) const {
   std::string text = "totals" + std::to_string(&r - info.reductions.begin());
-  bool loop = rowsInTurn > 1 || info.shape.rowsPerItem > 1;
-  return loop ? text + " + row % 2 * " + std::to_string(rowThreads / kWarp) : text;
+  return loopsOverRows() ? text + " + row % 2 * " + std::to_string(rowThreads / kWarp) : text;
 }
 
 void RowPrinter::publish(const Reduction &reduction, const std::string &name) {
@@ -356,10 +362,8 @@ void RowPrinter::printTotals(ArrayRef<const Reduction *> reductions) {
 // Prints the code that adds the terms of one row to the sums over its block of rows.
 void RowPrinter::addBlockSum(const BlockSum &sum, CudaText &elements, CudaText &chunkHead,
                              CudaText &chunkTail) {
-  std::string vector = nameOf(sum);
-  if (sumsInRegisters) {
-    vector += chunksOfRow > 1 ? "[k]" : "";
-  } else {
+  std::string vector = sumsInRegisters ? vectorOf(sum) : nameOf(sum);
+  if (!sumsInRegisters) {
     // The sum is in memory. This thread stores it at the first row, and loads it at later rows.
     unsigned argument = argumentOf(info.outputs[sum.output]);
     RankedTensorType type = typeOf(argument);
@@ -371,8 +375,7 @@ void RowPrinter::addBlockSum(const BlockSum &sum, CudaText &elements, CudaText &
     chunkHead.block("if (row == first)", fill);
     chunkHead.block("else", {{vector + " = load<" + std::to_string(width) + ">(" + at + ");"}});
     chunkTail.line("store<" + Twine(width) + ">(" + at + ", " + vector + ");");
-    int64_t bytes = (rows - rows / info.shape.rowsPerItem) * columns *
-                    (typeOf(sum.sum).getIntOrFloatBitWidth() / 8);
+    int64_t bytes = (rows - items) * columns * (typeOf(sum.sum).getIntOrFloatBitWidth() / 8);
     again.read += uint64_t(bytes);
     again.written += uint64_t(bytes);
   }
@@ -578,8 +581,8 @@ void RowPrinter::printBlockSums(CudaText &to) {
     int64_t stride = info.strideOf(argument, type, unsigned(type.getRank()) - 2);
     bool wide = type.getNumElements() / type.getShape().back() * stride >> 31;
     chunk.line("store<" + Twine(width) + ">(" + nameOf(argument) + " + " +
-               (wide ? "u64(item)" : "item") + " * " + Twine(stride) + " + c, " + nameOf(sum) +
-               (chunksOfRow > 1 ? "[k]" : "") + ");");
+               (wide ? "u64(item)" : "item") + " * " + Twine(stride) + " + c, " + vectorOf(sum) +
+               ");");
   }
   loopOverChunks(to, rowChunks, chunk);
 }
@@ -589,7 +592,6 @@ void RowPrinter::printRowLoop(CudaText &body, const CudaText &row) {
   std::string item = "blockIdx.x";
   if (rowsAtOnce > 1)
     item = "blockIdx.x * " + std::to_string(rowsAtOnce) + " + threadIdx.x / 32";
-  int64_t items = rows / info.shape.rowsPerItem;
   std::string total = std::to_string(rows);
   auto leave = [&](StringRef what, int64_t count) {
     if (rowsAtOnce > 1 && count % rowsAtOnce) {
@@ -664,10 +666,9 @@ CudaKernel RowPrinter::print() {
   if (sumsInRegisters && !info.blockSums.empty()) {
     CudaText chunk, elements;
     for (const BlockSum &sum : info.blockSums) {
-      std::string vector = nameOf(sum);
-      body.line(vectorType(typeOf(sum.sum)) + " " + vector +
+      body.line(vectorType(typeOf(sum.sum)) + " " + nameOf(sum) +
                 (chunksOfRow > 1 ? "[" + std::to_string(chunksOfRow) + "]" : "") + ";");
-      elements.line(elementOf(vector + (chunksOfRow > 1 ? "[k]" : "")) + " = " +
+      elements.line(elementOf(vectorOf(sum)) + " = " +
                     eval(sum.sum.init, AffineMap::get(rank(), 0, context)).expr.text + ";");
     }
     loopOverElements(chunk, elements);
@@ -679,7 +680,6 @@ CudaKernel RowPrinter::print() {
   if (sumsInRegisters && !info.blockSums.empty())
     printBlockSums(body);
 
-  int64_t items = rows / info.shape.rowsPerItem;
   int64_t blocks = llvm::divideCeil(items, rowsAtOnce * rowsInTurn);
   int64_t inTurn = info.blockSums.empty() ? rowsInTurn : info.shape.rowsPerItem;
   std::string note =
