@@ -58,8 +58,7 @@ bool canEmit(kern::Hero hero, mlir::Block &body);
 
 // The rest of this file is for the code generators.
 
-// A reduction. Here and below, a `point` maps the domain to the indices of a tensor, or to the
-// loops of a linalg.generic.
+// Here and below, a `point` maps the domain to a tensor's indices or a linalg.generic's loops.
 struct Reduction {
   mlir::Value result;    // a result of the linalg.generic that reduces
   mlir::AffineMap point; // domain -> indices of `result`

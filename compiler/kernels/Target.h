@@ -1,5 +1,4 @@
-// The interface of a target: the devices that a job may name, what their kernels need, and the
-// generated code of a plan.
+// The interface of a target: its devices, what their kernels need, and the code of a plan.
 //
 // A target is a folder of compiler/targets. Only compiler/targets/Targets.def names the targets.
 #pragma once
@@ -118,8 +117,7 @@ public:
   virtual mlir::RankedTensorType scratchOf(mlir::Operation *op, uint64_t gemmBytes) const {
     return {};
   }
-  // Returns the alignment in bytes of all buffers of a plan's functions: a power of two. The
-  // default is a cache line.
+  // Returns the alignment in bytes of a plan's buffers, a power of two; by default a cache line.
   virtual uint64_t bufferAlignment() const { return 64; }
   // Returns true if the runtime runs collectives along both axes of the mesh at the same time.
   virtual bool runsAxesAtOnce() const { return false; }
@@ -161,7 +159,6 @@ public:
 // Adds `target` to the list, unless it is already there.
 void registerTarget(const Target &target);
 
-// Returns all registered targets.
 llvm::ArrayRef<const Target *> targets();
 
 // Returns the target of a device or plan ("cuda:sm_90a", "cpu:x86-64-v3"); null if there is none.

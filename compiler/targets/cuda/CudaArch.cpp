@@ -21,7 +21,7 @@ static constexpr CudaChip kH100{132, 0.62 * 4096, 4096, 50000000, 5120, 0.85, 0.
 static constexpr CudaChip kB200{148, 0.62 * 4096, 0, 50000000, 5120, 0.85};
 
 // The limits per SM are from the CUDA C++ Programming Guide, "Technical Specifications per Compute
-// Capability". Other GPUs get the CudaChip of the one with the nearest older architecture.
+// Capability". Other GPUs get the nearest older CudaChip.
 llvm::ArrayRef<CudaArch> cudaArchs() {
   static const CudaArch archs[] = {
       {"sm_80", 80, 163 << 10, 164 << 10, 2048, 32, kA100},

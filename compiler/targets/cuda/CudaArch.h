@@ -15,11 +15,9 @@ struct CudaChip {
   double warpgroupFlops;     // FLOPs of wgmma on bf16, per clock cycle and SM; 0: no wgmma
   int64_t cacheBytes;        // size of the L2 cache
   double cacheBytesPerClock; // bandwidth of the L2 cache to all SMs together
-  // Measured clock cycles of attention by mma.sync, as a multiple of those that AttentionTiles.cpp
-  // predicts; 1: not measured.
+  // Clock cycles of attention by mma.sync, measured / predicted (AttentionTiles.cpp); 1: unknown.
   double attentionShare;
-  // Measured rates of warpgroups for the experts' products and for the gradients of their matrices,
-  // as multiples of the library's rate; 1: not measured.
+  // Rates of the experts' products and gradients by warpgroups / the library's rate; 1: unknown.
   double expertShare = 1, expertGradShare = 1;
 };
 

@@ -8,7 +8,6 @@ using llvm::Expected;
 namespace lmc::codegen {
 
 namespace {
-// A kernel to compile, and the result.
 struct Unit {
   const CudaKernel *kernel;
   std::string key; // the key in KernelCache

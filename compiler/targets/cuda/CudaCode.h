@@ -11,8 +11,7 @@ struct CudaCode {
   Cubin cubin;
 };
 
-// Returns the code of `kernels`, in their order; equal kernels are compiled once. Errors: NVRTC is
-// missing, or a kernel does not compile.
+// Returns the code of `kernels`, in order. Errors: NVRTC is missing, or a kernel does not compile.
 llvm::Expected<std::vector<CudaCode>> compileCuda(std::vector<CudaKernel> kernels,
                                                   llvm::StringRef arch, const KernelCache &cache);
 

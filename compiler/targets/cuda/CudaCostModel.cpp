@@ -48,7 +48,7 @@ static AttentionShape shapeOf(const cost::AttentionWork &work) {
 }
 
 // cuBLASLt uses tensor cores for bf16 only if all rows start at multiples of 16 bytes (cuBLAS
-// documentation, "Tensor Core Usage"), and for f32 never, without TF32.
+// documentation, "Tensor Core Usage"), and not for f32.
 static bool usesTensorCores(const cost::GemmWork &work) {
   return work.input == DataType::F64 || (work.input == DataType::BF16 && work.unalignedRow == 0);
 }
@@ -79,8 +79,7 @@ cost::Estimate CudaCostModel::gemm(const cost::GemmWork &work) const {
   return estimate;
 }
 
-// Returns the rate of the target's own kernel for `work`, as a multiple of the library's rate
-// without SwiGLU; 0: not measured.
+// Returns the rate of the own kernel / the library's rate without SwiGLU; 0: not measured.
 static double measuredShare(const cost::SwigluWork &work, const cost::DeviceSpec &spec) {
   const int64_t columns = work.backward ? work.product.n : work.product.n / 2;
   int64_t rows = 0; // rows of the nearest measurement

@@ -57,8 +57,7 @@ CudaEmitter::CudaEmitter(kern::KernelOp kernel, const RegionInfo &info)
   width = findWidth();
 }
 
-//===--------------------------------------------------------------------===//
-// Vector widths
+//===-- Vector widths -----------------------------------------------------------------------===//
 
 bool CudaEmitter::isInnermost(AffineMap point) {
   return rank() > 0 && point.isFunctionOfDim(rank() - 1);
@@ -139,8 +138,7 @@ unsigned CudaEmitter::findWidth() {
   return 1;
 }
 
-//===--------------------------------------------------------------------===//
-// Evaluation of values
+//===-- Evaluation of values ----------------------------------------------------------------===//
 
 CudaEmitter::Cache &CudaEmitter::cacheOf(const CudaValue &value) {
   if (value.innermost)
@@ -270,8 +268,7 @@ CudaValue CudaEmitter::evalScalar(Value value, AffineMap point) {
   return apply(op, point);
 }
 
-// Returns the expression of `value` for use in the expression `user`. An outer value gets a
-// variable.
+// Returns the expression of `value` for use in that of `user`. An outer value gets a variable.
 CudaExpr CudaEmitter::inScope(Value value, AffineMap point, const CudaValue &user) {
   CudaValue made = eval(value, point);
   bool sameScope =
@@ -352,8 +349,7 @@ CudaValue CudaEmitter::extract(tensor::ExtractOp op, AffineMap point) {
               dynamic, late);
 }
 
-//===--------------------------------------------------------------------===//
-// Addresses, loads and stores
+//===-- Addresses, loads and stores ---------------------------------------------------------===//
 
 // Returns the C++ text of an index. `column` counts all elements of a row, whatever its dimensions.
 std::string CudaEmitter::indexOfDim(unsigned dim) {
@@ -486,8 +482,7 @@ CudaValue CudaEmitter::load(BlockArgument input, AffineMap point, ArrayRef<std::
   return made;
 }
 
-//===--------------------------------------------------------------------===//
-// Parts of reductions
+//===-- Parts of reductions -----------------------------------------------------------------===//
 
 CudaExpr CudaEmitter::combine(const Reduction &reduction, const std::string &sum, AffineMap point) {
   auto product = reduction.term.getDefiningOp<arith::MulFOp>();
@@ -514,8 +509,7 @@ std::string CudaEmitter::withInit(const Reduction &reduction, const std::string 
   return cudaApply(reduction.combiner, {CudaExpr{init, CudaExpr::Choice}, CudaExpr{sum}}).text;
 }
 
-//===--------------------------------------------------------------------===//
-// Printing of loops
+//===-- Printing of loops -------------------------------------------------------------------===//
 
 void CudaEmitter::loopOverChunks(CudaText &to, const CudaChunks &chunks, const CudaText &body) {
   if (body.lines.empty())
@@ -568,7 +562,6 @@ void CudaEmitter::storeOutputs(CudaText &chunk, CudaText &elements, ArrayRef<uns
   chunk.append(stores);
 }
 
-// One thread could overwrite an element before another thread of the row reads it.
 bool CudaEmitter::readsWhatOthersWrite() {
   const auto results = llvm::seq(region.getTerminator()->getNumOperands());
   return llvm::any_of(info.accesses, [&](const Access &access) {

@@ -24,7 +24,6 @@
 
 namespace lmc::codegen {
 
-// Lines of C++ code.
 struct CudaText {
   std::vector<std::string> lines;
 
@@ -57,8 +56,7 @@ struct CudaIndex {
   void print(CudaText &to, const CudaText &body, llvm::StringRef also) const;
 };
 
-// A group of vectors that a thread loads together, in a loop with the variable `k`. One vector
-// without a guard needs no loop.
+// Vectors that a thread loads together, in a loop with the variable `k`, and their C++ code.
 struct CudaChunks {
   unsigned count = 1;
   std::string guard;     // condition that a vector is inside the domain; may be empty
@@ -85,8 +83,7 @@ protected:
   CudaValue extract(mlir::tensor::ExtractOp op, mlir::AffineMap point);
   CudaValue load(mlir::BlockArgument input, mlir::AffineMap point,
                  llvm::ArrayRef<std::string> dynamic, bool late);
-  // Returns the expression of a vector that each row loads from `from` into the variable `name`.
-  // `key` is null if an index is computed.
+  // Returns the expression that loads a row's vector. `key` is null if an index is computed.
   virtual std::string vectorOfRow(Key key, unsigned input, const std::string &name,
                                   const std::string &from) {
     return "load<" + std::to_string(width) + ">(" + from + ")";
@@ -131,7 +128,6 @@ protected:
   // Prints the code that computes results element by element and stores whole vectors.
   void storeOutputs(CudaText &chunk, CudaText &elements, llvm::ArrayRef<unsigned> outputs);
 
-  // Returns the number of elements per vector.
   unsigned findWidth();
   bool coversDomain(mlir::AffineMap point);
   bool widthFits(unsigned argument, mlir::AffineMap point, unsigned width);
@@ -184,7 +180,6 @@ private:
 // Returns the formulas of a kernel's results, one per line: "y0 = bf16(x0 * r0 * x1)".
 std::vector<std::string> cudaFormulas(kern::KernelOp kernel);
 
-// The printers, one per hero.
 CudaKernel printCudaElements(kern::KernelOp kernel, const RegionInfo &info);
 CudaKernel printCudaRows(kern::KernelOp kernel, const RegionInfo &info, const CudaPrinting &how);
 CudaKernel printCudaColumns(kern::KernelOp kernel, const RegionInfo &info);

@@ -36,8 +36,7 @@ constexpr int64_t kWarpsPerBlock = 4; // warps of a block if each warp computes 
 // at least this many blocks remain: seven waves of two blocks per SM of an H100.
 constexpr int64_t kEnoughBlocks = 2048;
 constexpr int64_t kRowBytesInFlight = 64; // bytes that a thread should load at a time
-// The maximum number of vectors that a thread loads at a time; half of it in blocks of more than
-// 512 threads, whose threads have only 64 registers.
+// The maximum of vectors that a thread loads at a time; half of it above 512 threads per block.
 constexpr int64_t kMaxStreamed = 16;
 
 // Returns the number of vectors of a row that a thread should compute. 16 elements leave registers
@@ -246,8 +245,7 @@ void RowPrinter::findMapping() {
   bool readsScalars = llvm::any_of(info.accesses, [](const Access &access) {
     return access.point.getNumDims() > 1 && access.point.isConstant();
   });
-  // Rows in registers that share only scalars: at most two per block, because NVIDIA's compiler may
-  // unroll a longer loop and then spills registers.
+  // NVIDIA's compiler may unroll a longer loop over rows in registers, and then spills registers.
   if ((hoists || readsScalars) && info.blockSums.empty())
     for (int64_t turn : {8, 4, 2})
       if (rowsInTurn == 1 && (hoists || !kept || turn == 2) &&

@@ -43,7 +43,6 @@ public:
   // found, else the system's. The error says how to install it.
   static llvm::Expected<const Nvrtc *> get();
 
-  // Opens the library at exactly `path`.
   static llvm::Expected<std::unique_ptr<Nvrtc>> open(const std::string &path);
 
   ~Nvrtc();

@@ -125,7 +125,6 @@ GlobalBytes bytesOf(AttentionPart part, const AttentionShape &shape) {
   return {sum(textOf(part).inputs), sum(textOf(part).results)};
 }
 
-// Returns the formulas that the kernel computes, as a comment for its source.
 static std::string formulas(AttentionPart part, const AttentionShape &shape) {
   std::string mask = "j <= i";
   if (shape.window)
@@ -149,7 +148,6 @@ static std::string formulas(AttentionPart part, const AttentionShape &shape) {
                     .str();
 }
 
-// Returns true if a tile has more columns than a head.
 static bool isPadded(const AttentionTile *tile, const AttentionShape &shape) {
   return tile && tile->headDim != shape.headDim;
 }

@@ -69,8 +69,7 @@ enum class AttentionLimits {
   Causal, // the same, and a window
 };
 
-// A variant of a tensor core kernel: its tile sizes and resources. The kernels are in
-// compiler/targets/cuda/device.
+// A variant of a tensor core kernel: its tile sizes and resources.
 struct AttentionTile {
   AttentionPart part;
   // The sizes of a tile, and the warps of a thread block. Columns past those of a head are zeros.
@@ -92,13 +91,11 @@ struct AttentionTile {
 // Returns all variants. A test compiles each one and checks that NVRTC spills no register.
 llvm::ArrayRef<AttentionTile> attentionTiles();
 
-// The largest number of columns of a tile.
 inline constexpr int kLargestTileHeadDim = 256;
 
-// Returns the columns of the tiles for heads of this size: the smallest number that is at least
-// headDim. Returns 0 if headDim is too large, or not a multiple of 8 (16 bytes), the unit in which
-// tiles are copied. Beyond 128, it must be a multiple of 16: others need too many registers for
-// RoPE.
+// Returns the columns of the tiles for heads of this size; 0 if there are none. headDim must be a
+// multiple of 8 (16 bytes), the unit in which tiles are copied. Beyond 128, it must be a multiple
+// of 16: others need too many registers for RoPE.
 int tileHeadDim(int64_t headDim);
 
 // Returns the dynamic shared memory of a thread block, in bytes.
@@ -126,8 +123,7 @@ int64_t plainSharedBytes(const AttentionShape &shape);
 // Returns the SM clock cycles that the cost model predicts for a launch of a part's plain kernel.
 double plainClocks(AttentionPart part, const AttentionShape &shape, const CudaArch &arch);
 
-// Returns the kernel of one part in the variant `tile`, or the plain kernel if `tile` is null. Only
-// tests and benches call it from outside.
+// Returns the kernel of one part in the variant `tile`, or the plain kernel if `tile` is null.
 CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
                            const AttentionShape &shape, const CudaArch &arch,
                            const std::string &name);

@@ -121,8 +121,7 @@ int64_t sharedBytesOf(const AttentionTile &tile, const AttentionShape &shape) {
   llvm_unreachable("a part of attention");
 }
 
-// Returns the number of steps of tile number `t`: for a tile of queries, the tiles of keys that it
-// visits; in GradKeys, the reverse.
+// Returns the steps of tile `t`: the tiles of the other side (keys, or queries) that it visits.
 static int64_t stepsOf(const AttentionTile &tile, const AttentionShape &shape, int64_t t) {
   if (tile.part == AttentionPart::GradKeys) {
     int64_t first = t * tile.keys, last = std::min(first + tile.keys, shape.seq) - 1;

@@ -1,5 +1,4 @@
-// Generates the kernels that multiply rows by the matrix of their expert, from expert_gemm.cuh in
-// compiler/targets/cuda/device.
+// Generates the kernels that multiply rows by their expert's matrix, from expert_gemm.cuh.
 #pragma once
 
 #include "compiler/targets/cuda/CudaKernel.h"
@@ -27,8 +26,7 @@ struct ExpertGemmShape {
   bool isTiled() const { return type == DataType::BF16 && inner % 8 == 0 && columns % 8 == 0; }
 };
 
-// Returns the kernel that computes y, with the arguments x, w, offsets, y. Its CudaKernel::bytes
-// assumes that each expert has a row.
+// Returns the kernel of y; arguments x, w, offsets, y. Its traffic assumes a row per expert.
 CudaKernel expertGemmKernel(const ExpertGemmShape &shape);
 
 // Returns the kernel of the gradient of the matrices, with the arguments dy, x, offsets, d.

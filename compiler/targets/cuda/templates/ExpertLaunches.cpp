@@ -46,7 +46,6 @@ ExpertRowsShape rowsShapeOf(Value tokens, Value rows, int64_t chosen) {
   return shape;
 }
 
-// Returns the number of choices per token.
 int64_t chosenOf(Value places, Value tokens) {
   return contentOf(places).getDimSize(0) / contentOf(tokens).getDimSize(0);
 }

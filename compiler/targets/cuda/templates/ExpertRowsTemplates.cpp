@@ -21,8 +21,7 @@ TokenSortTiles sortOf(const ExpertRowsShape &shape) {
 // Returns the number of blocks with a warp for each of `rows` rows.
 int64_t blocksOf(int64_t rows) { return int64_t(divideCeil(rows, kRowWarps)); }
 
-// Prints a kernel. In `parameters`, {0} is the type of rows and {1} the type of weights. `call` is
-// the call of the device function.
+// Prints a kernel. In `parameters`, {0} is the type of rows and {1} the type of weights.
 CudaKernel rowsKernel(const ExpertRowsShape &shape, const char *hero, const std::string &comment,
                       const std::string &parameters, const std::string &call, int64_t blocks,
                       GlobalBytes bytes) {

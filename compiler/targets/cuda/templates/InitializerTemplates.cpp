@@ -34,7 +34,6 @@ std::string lmc::codegen::initializerKey(const InitializerShape &shape) {
   return key;
 }
 
-// Returns the formula that the kernel computes, for its comment.
 static std::string commentOf(const InitializerShape &shape) {
   if (shape.kind == InitKind::Normal)
     return "out[j] = value * z(first + j), z standard normal, a function of seed, stream and place";

@@ -24,12 +24,10 @@ struct InitializerShape {
 // Returns a text that identifies the shape.
 std::string initializerKey(const InitializerShape &shape);
 
-// Returns the kernel `name` for `shape`. Its arguments are the record (InitializerRecord), the
-// source (only for CopyOf) and the result.
+// Returns the kernel `name`; arguments the record, the source (only for CopyOf), the result.
 CudaKernel initializerKernel(const InitializerShape &shape, const std::string &name);
 
-// Returns the traffic of a launch for a variable of `elements` elements. CudaKernel::bytes is
-// empty, as a kernel serves all sizes.
+// Returns the traffic of a launch for `elements` elements. CudaKernel::bytes is empty.
 GlobalBytes initializerBytes(const InitializerShape &shape, int64_t elements);
 
 // Returns the shape for `init`, the initializer of a plan.variable or of a part of one, with
