@@ -30,16 +30,11 @@ static constexpr size_t kKeyDigits = 64, kNumbers = 4, kHashBytes = 8;
 static constexpr size_t kHeadBytes = kForm.size() + kKeyDigits + kNumbers * 4;
 
 std::string KernelCache::defaultDirectory() {
-  auto variable = [](const char *name) {
-    const char *value = std::getenv(name);
-    return std::string(value ? value : "");
-  };
-  if (std::string own = variable("LMC_CACHE_DIR"); !own.empty())
-    return own;
-  if (std::string user = variable("XDG_CACHE_HOME"); !user.empty())
-    return user + "/lmc/kernels";
-  if (std::string home = variable("HOME"); !home.empty())
-    return home + "/.cache/lmc/kernels";
+  constexpr std::pair<const char *, const char *> places[] = {
+      {"LMC_CACHE_DIR", ""}, {"XDG_CACHE_HOME", "/lmc/kernels"}, {"HOME", "/.cache/lmc/kernels"}};
+  for (auto [variable, folder] : places)
+    if (const char *value = std::getenv(variable); value && *value)
+      return std::string(value) + folder;
   return "";
 }
 
