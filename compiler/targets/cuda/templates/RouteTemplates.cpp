@@ -17,7 +17,7 @@ constexpr int64_t kRouteThreads = 256, kRouteWarps = 8, kRouteTokens = 64;
 
 // Prints a kernel. In `parameters`, {0} is the type of logits and {1} the type of sums.
 CudaKernel routeKernel(const RouteShape &shape, const char *hero, const std::string &comment,
-                       const char *parameters, const char *call, int64_t blocks) {
+                       const std::string &parameters, const std::string &call, int64_t blocks) {
   CudaKernel kernel;
   kernel.hero = hero;
   kernel.name = formatv("{0}_{1}x{2}_{3}{4}{5}{6}{7}_{8}", hero, shape.tokens, shape.experts,
@@ -26,7 +26,7 @@ CudaKernel routeKernel(const RouteShape &shape, const char *hero, const std::str
   std::string scale;
   llvm::raw_string_ostream(scale) << llvm::format("%a", shape.scale);
   const std::string signature =
-      formatv(parameters, cudaName(shape.type), cudaName(shape.realType()));
+      formatv(parameters.c_str(), cudaName(shape.type), cudaName(shape.realType()));
   kernel.source =
       formatv("// {0}\n#include \"lmc/route.cuh\"\n\n"
               "struct Shape {{\n"
@@ -37,7 +37,7 @@ CudaKernel routeKernel(const RouteShape &shape, const char *hero, const std::str
               "extern \"C\" __global__ void __launch_bounds__({9}) {10}({11}) {{\n  {12};\n}\n",
               comment, shape.tokens, shape.experts, shape.chosen, shape.normalize, shape.sigmoid,
               shape.bias, shape.mass, scale, kRouteThreads, kernel.name, signature,
-              formatv(call, cudaName(shape.realType())).str());
+              formatv(call.c_str(), cudaName(shape.realType())).str());
   kernel.grid = {uint32_t(blocks), 1, 1};
   kernel.threads = uint32_t(kRouteThreads);
   kernel.contract = true;
@@ -61,13 +61,10 @@ std::vector<CudaKernel> lmc::codegen::routeKernels(const RouteShape &shape) {
               "weights.",
               shape.chosen, shape.experts, shape.sigmoid ? "sigmoid" : "softmax",
               shape.bias ? " and bias" : ""),
-      shape.bias ? "const {0} *logits, const {1} *bias, {1} *weights, lmc::i32 *experts, lmc::u8 "
-                   "*workspace"
-                 : "const {0} *logits, {1} *weights, lmc::i32 *experts, lmc::u8 *workspace",
-      shape.bias
-          ? "lmc::route<Shape>(logits, bias, weights, experts, reinterpret_cast<{0} *>(workspace))"
-          : "lmc::route<Shape>(logits, nullptr, weights, experts, "
-            "reinterpret_cast<{0} *>(workspace))",
+      std::string("const {0} *logits, ") + (shape.bias ? "const {1} *bias, " : "") +
+          "{1} *weights, lmc::i32 *experts, lmc::u8 *workspace",
+      std::string("lmc::route<Shape>(logits, ") + (shape.bias ? "bias" : "nullptr") +
+          ", weights, experts, reinterpret_cast<{0} *>(workspace))",
       int64_t(divideCeil(shape.tokens, kRouteTokens)));
   choose.sharedBytes = uint32_t(kRouteWarps * 2 * shape.experts) * uint32_t(real);
   choose.bytes = {logits + (shape.bias ? uint64_t(shape.experts) * real : 0),
@@ -85,14 +82,13 @@ CudaKernel lmc::codegen::routeGradKernel(const RouteShape &shape) {
   const uint64_t real = uint64_t(elementBytes(shape.realType()));
   const uint64_t choices = uint64_t(shape.tokens * shape.chosen);
   const uint64_t logits = uint64_t(shape.tokens * shape.experts * elementBytes(shape.type));
-  CudaKernel kernel = routeKernel(
-      shape, "route_grad", "The gradient of the router for its logits.",
-      shape.mass ? "const {0} *logits, const lmc::i32 *experts, const {1} *dweights, const {1} "
-                   "*dmass, {0} *dlogits"
-                 : "const {0} *logits, const lmc::i32 *experts, const {1} *dweights, {0} *dlogits",
-      shape.mass ? "lmc::routeGrad<Shape>(logits, experts, dweights, dmass, dlogits)"
-                 : "lmc::routeGrad<Shape>(logits, experts, dweights, nullptr, dlogits)",
-      int64_t(divideCeil(shape.tokens, kRouteWarps)));
+  CudaKernel kernel =
+      routeKernel(shape, "route_grad", "The gradient of the router for its logits.",
+                  std::string("const {0} *logits, const lmc::i32 *experts, const {1} *dweights, ") +
+                      (shape.mass ? "const {1} *dmass, " : "") + "{0} *dlogits",
+                  std::string("lmc::routeGrad<Shape>(logits, experts, dweights, ") +
+                      (shape.mass ? "dmass" : "nullptr") + ", dlogits)",
+                  int64_t(divideCeil(shape.tokens, kRouteWarps)));
   kernel.bytes = {logits + choices * (real + 4) + (shape.mass ? uint64_t(shape.experts) * real : 0),
                   logits};
   return kernel;
