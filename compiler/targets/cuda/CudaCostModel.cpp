@@ -140,12 +140,10 @@ static std::string warningFor(const cost::AttentionWork &work) {
       .str();
 }
 
+template <typename Other> static std::string warningFor(const Other &) { return ""; }
+
 std::string CudaCostModel::warning(const cost::Work &work) const {
-  if (const auto *gemm = std::get_if<cost::GemmWork>(&work))
-    return warningFor(*gemm);
-  if (const auto *attention = std::get_if<cost::AttentionWork>(&work))
-    return warningFor(*attention);
-  return "";
+  return std::visit([](const auto &each) { return warningFor(each); }, work);
 }
 
 std::vector<cost::Estimate> CudaCostModel::attentionKernels(const cost::AttentionWork &work) const {
