@@ -43,8 +43,7 @@ struct Work {
 
 // Returns the work of thread block `block`. The hardware starts blocks in the order of their index.
 // `Together` pairs of (sequence, head) are processed at a time, so that their keys and values stay
-// in the L2 cache. Of these pairs' tiles, the longest come first: the last if `LastFirst`, else the
-// first.
+// in the L2 cache. Of these pairs' tiles, the longest come first (the last tiles if `LastFirst`).
 template <int Batch, int Heads, int Tiles, int Together, bool LastFirst>
 __device__ inline Work workOf(int block) {
   constexpr int pairs = Batch * Heads;

@@ -150,9 +150,9 @@ __device__ inline u32 sharedAddress(const void *shared) {
 }
 
 // Copies 16 bytes from global memory to the shared address `to`, past the registers and the L1
-// cache. If `valid` is false, writes zeros and reads nothing. copyAsyncWait<N>() waits for all
-// copies of this thread, except those before its last N calls of copyAsyncCommit(). Other threads
-// see the bytes after a barrier.
+// cache. If `valid` is false, writes zeros and reads nothing. copyAsyncCommit() ends a group of
+// copies of this thread; copyAsyncWait<N>() waits for all groups but the last N. Other threads see
+// the bytes after a barrier.
 __device__ inline void copyAsync16(u32 to, const void *from, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
                "r"(valid ? 16 : 0)
@@ -218,7 +218,7 @@ __device__ constexpr int tileOffset(int row, int chunk) {
 //                       These words must not change until the wait.
 //   commit()            ends the group
 //   wait<Pending>()     waits for all but the last `Pending` groups; their tiles are then free
-//   finish<Pending>(d)  the same; d may then be read
+//   finish<Pending>(d)  the same; d may then be read, unless the last groups add to it
 //
 // copyAsync16 or storeForProducts write the tiles, but not between begin() and commit(), because
 // the compiler may move a store across these two. Before begin(), the writing threads must call
