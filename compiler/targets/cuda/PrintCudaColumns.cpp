@@ -62,8 +62,7 @@ void ColumnPrinter::printRows(CudaText &body) {
   group.count = unsigned(rowsAtOnce);
   int64_t step = groups * rowsAtOnce;
   group.index.add("u32", "row", rowsAtOnce == 1 ? Twine("first") : "first + k * " + Twine(groups));
-  bool wholeRows = rows % step == 0;
-  group.guard = wholeRows ? "" : "row < " + std::to_string(rows);
+  group.guard = rows % step == 0 ? "" : "row < " + std::to_string(rows);
   startLoads(group);
   startInner();
   CudaText elements, chunk, loop;
@@ -80,8 +79,7 @@ void ColumnPrinter::printRows(CudaText &body) {
   loopOverChunks(inside, group, chunk);
   shared.print(loop, inside, "");
   loop.append(inside);
-  std::string until = std::to_string(rows);
-  body.block("for (u32 first = group; first < " + until + (wholeTiles ? "" : " && inside") +
+  body.block("for (u32 first = group; first < " + Twine(rows) + (wholeTiles ? "" : " && inside") +
                  "; first += " + Twine(step) + ")",
              loop);
   hoisted = nullptr;
@@ -113,8 +111,7 @@ void ColumnPrinter::printTotals(CudaText &body) {
     value.innermost = true;
     outerCache[{r.result, r.point}] = value;
   }
-  SmallVector<unsigned> outputs = llvm::to_vector(llvm::seq<unsigned>(0, info.outputs.size()));
-  storeOutputs(chunk, elements, outputs);
+  storeOutputs(chunk, elements, llvm::to_vector(llvm::seq<unsigned>(0, info.outputs.size())));
   printLoads(all, group);
   all.append(chunk);
   if (leave.empty())
@@ -127,11 +124,10 @@ CudaKernel ColumnPrinter::print() {
   findTile();
   outerDims = {"row"};
   outerPerChunk = true;
-  std::string times = width == 1 ? "" : " * " + std::to_string(width);
   CudaText body;
   body.line("const u32 group = threadIdx.x / " + Twine(lanes) + ";");
   body.line("const u32 c = (blockIdx.x * " + Twine(lanes) + " + threadIdx.x % " + Twine(lanes) +
-            ")" + times + ";");
+            ")" + (width == 1 ? Twine() : " * " + Twine(width)) + ";");
   if (columns % (lanes * width))
     body.line("const bool inside = c < " + Twine(columns) + ";");
   for (const Reduction &r : info.reductions) {

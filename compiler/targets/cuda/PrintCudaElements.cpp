@@ -86,8 +86,7 @@ CudaKernel ElementPrinter::print() {
   startInner();
   CudaText chunk, elements;
   innerText = &elements;
-  SmallVector<unsigned> outputs = llvm::to_vector(llvm::seq<unsigned>(0, info.outputs.size()));
-  storeOutputs(chunk, elements, outputs);
+  storeOutputs(chunk, elements, llvm::to_vector(llvm::seq<unsigned>(0, info.outputs.size())));
   CudaText body;
   printLoads(body, group);
   loopOverChunks(body, group, chunk);

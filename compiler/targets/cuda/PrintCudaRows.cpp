@@ -590,7 +590,6 @@ void RowPrinter::printRowLoop(CudaText &body, const CudaText &row) {
   std::string item = "blockIdx.x";
   if (rowsAtOnce > 1)
     item = "blockIdx.x * " + std::to_string(rowsAtOnce) + " + threadIdx.x / 32";
-  std::string total = std::to_string(rows);
   auto leave = [&](StringRef what, int64_t count) {
     if (rowsAtOnce > 1 && count % rowsAtOnce) {
       body.line("if (" + what + " >= " + Twine(count) + ")");
@@ -615,7 +614,7 @@ void RowPrinter::printRowLoop(CudaText &body, const CudaText &row) {
               ";");
     std::string last = rows % rowsInTurn == 0 && (rows / rowsInTurn) % rowsAtOnce == 0
                            ? "first + " + turn
-                           : "min(first + " + turn + ", " + total + "u)";
+                           : "min(first + " + turn + ", " + std::to_string(rows) + "u)";
     body.line("const u32 last = " + last + ";");
     body.block("for (u32 row = first; row < last; ++row)", row);
     return;
