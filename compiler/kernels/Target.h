@@ -94,8 +94,7 @@ public:
   // Returns the part of a device's name before the ':', such as "cuda".
   virtual llvm::StringRef name() const = 0;
 
-  // Returns true if `device`, the value of target.device, has the form of a device name.
-  // checkDevice may still refuse it.
+  // Returns true if `device` has the form of a target.device; checkDevice may still refuse it.
   virtual bool isDevice(llvm::StringRef device) const = 0;
   // Returns the form of the devices' names, for errors: "cuda:sm_XY, such as cuda:sm_90a".
   virtual llvm::StringRef devices() const = 0;
@@ -140,8 +139,7 @@ public:
     return llvm::createStringError("the target prints no kernels");
   }
 
-  // Returns the cost model for plans of `device` (target.device or the target of a plan) that run
-  // on the device of `spec`.
+  // Returns the cost model for plans of `device` (or of a plan's target) on the device of `spec`.
   virtual std::unique_ptr<cost::CostModel> costModel(llvm::StringRef device,
                                                      cost::DeviceSpec spec) const {
     return std::make_unique<cost::CostModel>(std::move(spec));

@@ -11,8 +11,7 @@
 //                                  share it
 //   everything else                `inner`, in a loop over the elements of a vector
 //
-// A value that is used once, in its own scope, becomes part of the expression that uses it. Every
-// other value gets a variable.
+// Every value gets a variable, unless it is used only once, in its own scope.
 #pragma once
 
 #include "compiler/targets/cuda/CudaKernel.h"

@@ -13,8 +13,7 @@ namespace {
 constexpr int64_t kColumnThreads = 512;
 constexpr int64_t kColumnBytesInFlight = 128; // bytes that a thread should load at a time
 constexpr int64_t kMaxRows = 8;         // rows that a thread loads at a time
-// A tile is at least two sectors (64 bytes) wide, the unit of an HBM access, and narrow enough that
-// there are blocks for all SMs.
+// A tile is as narrow as two sectors (64 bytes), if that is needed to get blocks for all SMs.
 constexpr int64_t kTileBytes = 64, kWantedBlocks = 128;
 
 class ColumnPrinter : CudaEmitter {

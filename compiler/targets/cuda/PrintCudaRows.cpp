@@ -601,8 +601,7 @@ void RowPrinter::printRowLoop(CudaText &body, const CudaText &row) {
     body.line("const u32 item = " + item + ";");
     leave("item", items);
     body.line("const u32 first = item * " + count + ";");
-    // Without a reduction there is no barrier: an unrolled loop has loads of several rows in
-    // flight.
+    // Without a reduction there is no barrier, so that the loads of several rows overlap.
     if (info.reductions.empty() && info.outputs.size() == info.blockSums.size())
       body.line("#pragma unroll 4");
     body.block("for (u32 row = first; row < first + " + count + "; ++row)", row);

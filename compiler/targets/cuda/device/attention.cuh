@@ -32,8 +32,7 @@ __device__ constexpr int ceilDiv(int a, int b) { return (a + b - 1) / b; }
 
 __device__ inline float infinity() { return __uint_as_float(0x7f800000u); }
 
-// Returns `x`, which must be equal in all lanes. After the shuffle, the compiler knows that it is
-// equal, and keeps one copy per warp.
+// Returns `x`, equal in all lanes. The shuffle makes the compiler keep one copy per warp.
 __device__ inline int uniform(int x) { return __shfl_sync(kFullWarp, x, 0); }
 
 // The work of one thread block: a tile of a query head or key head of a sequence.
@@ -180,8 +179,7 @@ __device__ inline void loadRows(u32 (&a)[M][D / 16][4], u32 tile, const Lane<D> 
       loadMatrix4(a[m][k], tile + lane.rows.at(16 * m, k));
 }
 
-// Computes d[16 M, 8 N] += a b^T, where the sum covers the 16 columns from 16 * k. `b` is the
-// address of a tile in shared memory.
+// Computes d[16 M, 8 N] += a b^T over the 16 columns from 16 k. `b` is an address in shared memory.
 template <int M, int N, int D>
 __device__ inline void multiplySlice(float (&d)[M][N][4], const u32 (&a)[M][4], u32 b, int k,
                                      const Lane<D> &lane) {

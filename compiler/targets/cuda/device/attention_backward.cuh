@@ -319,8 +319,7 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
   storeRows<Tile::queries, M, D, columns, Shape::dqPitch, seq>(rows, dq, warpFirst);
 }
 
-// Computes dk and dv (bf16) from attentionGradQueries's `delta`. Grid: AttentionGradKeys::blocks
-// blocks of 32 Tile::warps threads.
+// Computes dk and dv (bf16). Grid: AttentionGradKeys::blocks blocks of 32 Tile::warps threads.
 template <typename Shape, typename Tile, int D = Shape::headDim>
 __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf16 *v,
                                          const float *lse, const bf16 *dout, const float *delta,

@@ -17,8 +17,7 @@ template <typename Shape, typename Tile, int D = Shape::headDim> struct Attentio
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;
   static constexpr int queryBytes = attention::GroupTile<Tile::queries, D>::bytes;
   static constexpr int keyBytes = attention::GroupTile<Tile::keys, D>::bytes;
-  // The pairs of tiles of keys and values: one for the scores, one for the sums of the previous
-  // step, one that is being copied.
+  // Pairs of tiles: one for the scores, one for the previous step's sums, one that is being copied.
   static constexpr int stages = 3;
   // The tiles and, per query, delta.
   static constexpr int sharedBytes = attention::kGroupTilesPadding + 2 * queryBytes +

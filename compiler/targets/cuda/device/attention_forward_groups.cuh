@@ -14,8 +14,7 @@
 namespace lmc {
 
 // A `Tile` describes the variant by constants: int queries (64 per warpgroup), keys, warps,
-// together (pairs of (sequence, head) at a time), bool queryRegisters (a warp keeps q in
-// registers).
+// together (pairs of (sequence, head) at a time), bool queryRegisters (q is in registers).
 template <typename Shape, typename Tile, int D = Shape::headDim> struct AttentionForwardGroups {
   static constexpr int tiles = (Shape::seq + Tile::queries - 1) / Tile::queries;
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;

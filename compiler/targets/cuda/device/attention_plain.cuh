@@ -42,8 +42,7 @@ __device__ inline float warpMax(float x) {
   return x;
 }
 
-// Copies row `row` of a sequence to shared memory as f32, or zeros if `row` is at least `seq`. A
-// whole warp must call it.
+// Copies row `row` to shared memory as f32, or zeros if row >= seq. A whole warp must call it.
 template <int D, typename T>
 __device__ inline void readRow(float *to, const T *from, int pitch, int row, int seq) {
   for (int c = int(threadIdx.x) % 32; c < D; c += 32)

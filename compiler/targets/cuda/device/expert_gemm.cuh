@@ -542,8 +542,8 @@ __device__ inline void expertGemmPlain(const T *x, const T *w, const i32 *offset
   }
 }
 
-// Computes expertGemmGrad for any type and size. Grid: ceilDiv(columns, kPlainTile) x
-// ceilDiv(inner, kPlainTile) x experts.
+// Computes expertGemmGrad for any type. Grid: ceilDiv(columns, kPlainTile) x ceilDiv(inner,
+// kPlainTile) x experts.
 template <typename Shape, typename Real, typename T>
 __device__ inline void expertGemmGradPlain(const T *dy, const T *x, const i32 *offsets, Real *to) {
   using namespace experts;

@@ -99,8 +99,7 @@ __device__ inline int warpRow() { return int(blockIdx.x) * kWarps + int(threadId
 
 } // namespace experts
 
-// Computes to[r, :] = x[rows[r] / chosen, :], unless rows[r] is -1: x [tokens, columns], to [held,
-// columns]. Grid: ceilDiv(held, 8).
+// Sets to[r, :] = x[rows[r] / chosen, :], unless rows[r] is -1. Grid: ceilDiv(held, 8).
 template <typename Shape, typename T>
 __device__ inline void takeRows(const T *x, const i32 *rows, T *to) {
   using namespace experts;

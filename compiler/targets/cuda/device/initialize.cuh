@@ -83,8 +83,7 @@ __device__ inline void initializeConstant(const InitializerRecord *how, T *out) 
   });
 }
 
-// Computes RoPE tables [positions, Columns]: the cos or sin of position * frequencies[column],
-// multiplied by record.value, in f64.
+// Computes RoPE tables [positions, Columns]: value * cos or sin of position * frequencies[column].
 template <typename T, bool Sine, int Columns>
 __device__ inline void initializeRope(const InitializerRecord *how,
                                       const double (&frequencies)[Columns], T *out) {

@@ -1,5 +1,4 @@
-// Reduces values over the threads of a warp or thread block. The order of operations depends only
-// on the number of threads.
+// Reduces values over a warp or thread block, in an order that depends only on the thread count.
 #pragma once
 
 #include "lmc/math.cuh"
@@ -106,8 +105,7 @@ __device__ inline float rescaleSum(float s, float from, float to) {
   return from == to ? s : s * expf(from - to);
 }
 
-// Returns exp(x) for x <= 0, for use in a sum. The error is (3 + |x|) units in the last place. A
-// result below 2^-126 is 0.
+// Returns exp(x) for x <= 0, with an error of (3 + |x|) units in the last place; 0 below 2^-126.
 __device__ inline float expBelow(float x) { return exp2Fast(x * 1.44269504f); }
 
 } // namespace lmc

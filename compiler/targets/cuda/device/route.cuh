@@ -89,8 +89,7 @@ template <typename Shape, typename Real> struct Probabilities {
     return aIsNumber == bIsNumber ? expert < other : bIsNumber;
   }
 
-  // Returns the expert with the highest `score` that is not in `taken`, and adds it to `taken`: one
-  // bit per expert of this lane.
+  // Returns the expert with the highest `score` outside `taken`, and adds it to `taken`.
   __device__ static int takeFirst(const Real (&score)[kOwn], u32 &taken) {
     Real best = -Real(attention::infinity());
     int expert = 0x7fffffff;

@@ -64,8 +64,7 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
     __syncthreads();
   }
 
-  // Returns the key at position `at`. In the first pass (Shift == 0), `keys` holds ids, with the
-  // key id - least.
+  // Returns the key at position `at`. In the first pass (Shift == 0), `keys` holds ids + least.
   template <int Shift> __device__ static u32 loadKey(const void *keys, int at, i32 least = 0) {
     if constexpr (Shift == 0)
       return keyOfId(loadOne(static_cast<const i32 *>(keys) + at) - least);
@@ -261,8 +260,7 @@ template <typename Sum, int Width, int Columns> struct RowStretch {
   }
 };
 
-// Sums the rows of x over the sorted pairs (key, token). `keys` and `tokens` are u32 [Rows],
-// `partials` is [kRanges, Columns].
+// Sums the rows of x over sorted pairs: keys and tokens u32 [Rows], partials [kRanges, Columns].
 template <typename X, int Rows, int Columns, int Vocabulary, int Range, bool Accumulate>
 struct RowSums {
   using Sum = typename SumOf<X>::Type;

@@ -77,8 +77,7 @@ struct AttentionTile {
   int queries, keys, warps;
   int stages; // buffers in shared memory, each for one tile or a pair of tiles
 
-  // True if registers hold a warp's own rows of q (for GradQueries also of dout); for GradKeys with
-  // warpgroups those of k and v.
+  // True if registers hold a warp's rows of q (GradQueries: also of dout; GradKeys: of k and v).
   bool inRegisters;
   int blocks;    // thread blocks per SM that the launch bounds request
   int registers; // registers per thread, maximum over masks and architectures

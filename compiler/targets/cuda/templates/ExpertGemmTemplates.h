@@ -19,8 +19,7 @@ struct ExpertGemmShape {
   int64_t blocks = 0;
 
   DataType sumType() const { return type == DataType::F64 ? DataType::F64 : DataType::F32; }
-  // As in expert_gemm.cuh: the rows and columns of a tile with and without tensor cores, and the
-  // maximum of columns with warpgroups.
+  // Rows and columns of a tile with and without tensor cores; maximum of columns with warpgroups.
   static constexpr int64_t kTile = 128, kPlainTile = 32, kGroupColumns = 256;
   // True if tensor cores compute the products.
   bool isTiled() const { return type == DataType::BF16 && inner % 8 == 0 && columns % 8 == 0; }

@@ -33,8 +33,7 @@ template <typename Op> ExpertRowsShape sortShapeOf(Op op) {
   return shape;
 }
 
-// Returns the shape of a kernel that moves rows. `tokens` has a row for each token, `rows` one for
-// each choice that this rank computes.
+// `tokens` has a row for each token, `rows` a row for each choice that this rank computes.
 ExpertRowsShape rowsShapeOf(Value tokens, Value rows, int64_t chosen) {
   ExpertRowsShape shape;
   shape.tokens = contentOf(tokens).getDimSize(0);
