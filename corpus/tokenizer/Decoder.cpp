@@ -1,6 +1,5 @@
 #include "corpus/tokenizer/Decoder.h"
 
-#include "corpus/tokenizer/Function.h"
 #include "corpus/tokenizer/models/Model.h"
 #include "corpus/tokenizer/unicode/Utf8.h"
 
@@ -11,9 +10,6 @@ namespace lmc {
 namespace {
 
 constexpr const char *kReplacement = "\xef\xbf\xbd"; // U+FFFD
-
-using AsDecoder = Function<Decoder, std::vector<std::string> &>;
-const auto asDecoder = AsDecoder::make;
 
 std::string joined(const std::vector<std::string> &pieces) {
   std::string text;
@@ -35,18 +31,18 @@ int byteOfPiece(const std::string &piece) {
   return error == std::errc() && stop == end && piece[3] != '-' ? byte : -1;
 }
 
-std::unique_ptr<Decoder> makeByteLevelDecoder() {
-  return asDecoder([](std::vector<std::string> &pieces) -> Result<void> {
+Decoder makeByteLevelDecoder() {
+  return [](std::vector<std::string> &pieces) -> Result<void> {
     std::string bytes;
     for (const std::string &piece : pieces)
       bytes += bytesOfCharacters(piece).value_or(piece);
     pieces = {replaceInvalidUtf8(bytes)};
     return {};
-  });
+  };
 }
 
-std::unique_ptr<Decoder> makeByteFallbackDecoder() {
-  return asDecoder([](std::vector<std::string> &pieces) -> Result<void> {
+Decoder makeByteFallbackDecoder() {
+  return [](std::vector<std::string> &pieces) -> Result<void> {
     std::vector<std::string> result;
     std::string bytes;
     const auto flush = [&] {
@@ -67,18 +63,18 @@ std::unique_ptr<Decoder> makeByteFallbackDecoder() {
     flush();
     pieces = std::move(result);
     return {};
-  });
+  };
 }
 
-std::unique_ptr<Decoder> makeFuseDecoder() {
-  return asDecoder([](std::vector<std::string> &pieces) -> Result<void> {
+Decoder makeFuseDecoder() {
+  return [](std::vector<std::string> &pieces) -> Result<void> {
     pieces = {joined(pieces)};
     return {};
-  });
+  };
 }
 
-std::unique_ptr<Decoder> makeMetaspaceDecoder(std::string mark, bool dropsFirst) {
-  return asDecoder([=](std::vector<std::string> &pieces) -> Result<void> {
+Decoder makeMetaspaceDecoder(std::string mark, bool dropsFirst) {
+  return [=](std::vector<std::string> &pieces) -> Result<void> {
     for (size_t i = 0; i < pieces.size(); ++i)
       for (size_t at = 0; (at = pieces[i].find(mark, at)) != std::string::npos;) {
         const std::string_view with = i == 0 && dropsFirst ? "" : " ";
@@ -86,26 +82,26 @@ std::unique_ptr<Decoder> makeMetaspaceDecoder(std::string mark, bool dropsFirst)
         at += with.size();
       }
     return {};
-  });
+  };
 }
 
-std::unique_ptr<Decoder> makeReplaceDecoder(std::unique_ptr<Matcher> matcher, std::string content) {
-  std::shared_ptr<Matcher> shared = std::move(matcher);
-  return asDecoder([=](std::vector<std::string> &pieces) -> Result<void> {
+Decoder makeReplaceDecoder(Matcher matcher, std::string content) {
+  return [matcher = std::move(matcher),
+          content = std::move(content)](std::vector<std::string> &pieces) -> Result<void> {
     std::vector<Span> spans;
     for (std::string &piece : pieces) {
-      LMC_TRY(shared->search(piece, spans));
+      LMC_TRY(matcher(piece, spans));
       std::string text;
       for (const Span &span : spans)
         text += span.match ? content : piece.substr(span.begin, span.end - span.begin);
       piece = std::move(text);
     }
     return {};
-  });
+  };
 }
 
-std::unique_ptr<Decoder> makeStripDecoder(std::string content, size_t start, size_t stop) {
-  return asDecoder([=](std::vector<std::string> &pieces) -> Result<void> {
+Decoder makeStripDecoder(std::string content, size_t start, size_t stop) {
+  return [=](std::vector<std::string> &pieces) -> Result<void> {
     for (std::string &piece : pieces) {
       std::string_view rest = piece;
       for (size_t i = 0; i < start && rest.starts_with(content); ++i)
@@ -115,11 +111,7 @@ std::unique_ptr<Decoder> makeStripDecoder(std::string content, size_t start, siz
       piece = std::string(rest);
     }
     return {};
-  });
-}
-
-std::unique_ptr<Decoder> makeSequenceDecoder(std::vector<std::unique_ptr<Decoder>> decoders) {
-  return AsDecoder::sequence(std::move(decoders));
+  };
 }
 
 } // namespace lmc

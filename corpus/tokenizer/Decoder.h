@@ -4,35 +4,30 @@
 #include "corpus/tokenizer/Matcher.h"
 #include "ground/support/Result.h"
 
-#include <memory>
+#include <functional>
 #include <string>
 #include <vector>
 
 namespace lmc {
 
-class Decoder {
-public:
-  virtual ~Decoder() = default;
-  // Changes `pieces`. The text is the pieces, one after the other.
-  virtual Result<void> apply(std::vector<std::string> &pieces) const = 0;
-};
+// Changes `pieces`. The text is the pieces, one after the other.
+using Decoder = std::function<Result<void>(std::vector<std::string> &pieces)>;
 
 // Returns the byte 0xHH of a piece "<0xHH>"; -1 for any other piece.
 int byteOfPiece(const std::string &piece);
 
 // Maps GPT-2's characters for bytes back to the bytes. Bytes that are not UTF-8 become U+FFFD.
-std::unique_ptr<Decoder> makeByteLevelDecoder();
+Decoder makeByteLevelDecoder();
 // Turns each run of pieces "<0xHH>" into the text of its bytes. If these are not valid UTF-8, each
 // piece of the run becomes U+FFFD.
-std::unique_ptr<Decoder> makeByteFallbackDecoder();
+Decoder makeByteFallbackDecoder();
 // Joins all pieces into one.
-std::unique_ptr<Decoder> makeFuseDecoder();
+Decoder makeFuseDecoder();
 // Turns each `mark` into a space; with `dropsFirst`, removes the marks of the first piece instead.
-std::unique_ptr<Decoder> makeMetaspaceDecoder(std::string mark, bool dropsFirst);
-std::unique_ptr<Decoder> makeReplaceDecoder(std::unique_ptr<Matcher> matcher, std::string content);
+Decoder makeMetaspaceDecoder(std::string mark, bool dropsFirst);
+Decoder makeReplaceDecoder(Matcher matcher, std::string content);
 // Removes up to `start` characters `content` at the beginning of each piece, and up to `stop` at
 // its end.
-std::unique_ptr<Decoder> makeStripDecoder(std::string content, size_t start, size_t stop);
-std::unique_ptr<Decoder> makeSequenceDecoder(std::vector<std::unique_ptr<Decoder>> decoders);
+Decoder makeStripDecoder(std::string content, size_t start, size_t stop);
 
 } // namespace lmc

@@ -6,13 +6,8 @@
 
 namespace lmc {
 
-namespace {
-
-class LiteralMatcher : public Matcher {
-public:
-  explicit LiteralMatcher(std::string wanted) : wanted(std::move(wanted)) {}
-
-  Result<void> search(std::string_view text, std::vector<Span> &spans) const override {
+Matcher matchText(std::string wanted) {
+  return [wanted = std::move(wanted)](std::string_view text, std::vector<Span> &spans) {
     spans.clear();
     size_t done = 0;
     for (size_t at; (at = text.find(wanted, done)) != text.npos; done = at + wanted.size()) {
@@ -20,22 +15,16 @@ public:
       spans.push_back({at, at + wanted.size(), true});
     }
     addGap(spans, done, text.size());
-    return {};
-  }
+    return Result<void>();
+  };
+}
 
-private:
-  std::string wanted;
-};
-
-class SetMatcher : public Matcher {
-public:
-  explicit SetMatcher(const CodePoints &set) : members(0x110000) {
-    const std::vector<uint32_t> &borders = set.borders();
-    for (size_t i = 0; i < borders.size(); i += 2)
-      std::fill(members.begin() + borders[i], members.begin() + borders[i + 1], true);
-  }
-
-  Result<void> search(std::string_view text, std::vector<Span> &spans) const override {
+Matcher matchOneOf(const CodePoints &set) {
+  std::vector<bool> members(0x110000);
+  const std::vector<uint32_t> &borders = set.borders();
+  for (size_t i = 0; i < borders.size(); i += 2)
+    std::fill(members.begin() + borders[i], members.begin() + borders[i + 1], true);
+  return [members = std::move(members)](std::string_view text, std::vector<Span> &spans) {
     spans.clear();
     size_t done = 0;
     for (size_t at = 0; at < text.size();) {
@@ -47,21 +36,8 @@ public:
       done = at;
     }
     addGap(spans, done, text.size());
-    return {};
-  }
-
-private:
-  std::vector<bool> members;
-};
-
-} // namespace
-
-std::unique_ptr<Matcher> Matcher::literal(std::string text) {
-  return std::make_unique<LiteralMatcher>(std::move(text));
-}
-
-std::unique_ptr<Matcher> Matcher::oneOf(const CodePoints &set) {
-  return std::make_unique<SetMatcher>(set);
+    return Result<void>();
+  };
 }
 
 void applyBehavior(std::vector<Span> &spans, SplitBehavior behavior) {

@@ -5,7 +5,7 @@
 #include "corpus/tokenizer/unicode/Unicode.h"
 #include "ground/support/Result.h"
 
-#include <memory>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,28 +23,25 @@ inline void addGap(std::vector<Span> &spans, size_t begin, size_t end) {
     spans.push_back({begin, end, false});
 }
 
-class Matcher {
-public:
-  virtual ~Matcher() = default;
-  // Sets `spans` to the matches in `text` (valid UTF-8) and the gaps between them. They cover the
-  // text in order, and none is empty. Error: the search needs too much memory or time, or the
-  // expression matches the empty string, as a* does.
-  virtual Result<void> search(std::string_view text, std::vector<Span> &spans) const = 0;
+// Sets `spans` to the matches in `text` (valid UTF-8) and the gaps between them. They cover the
+// text in order, and none is empty. Error: the search needs too much memory or time, or the
+// expression matches the empty string, as a* does. Several threads may call a matcher at the same
+// time.
+using Matcher = std::function<Result<void>(std::string_view text, std::vector<Span> &spans)>;
 
-  // Compiles a regular expression with Oniguruma, the library with which `tokenizers` searches.
-  // Error: one clause ("'\X' is not supported in a regular expression") if Oniguruma refuses the
-  // expression, or if the expression's meaning depends on Oniguruma's version of Unicode.
-  //
-  // `tokenizers` has another version of Unicode. Therefore Oniguruma reads character classes
-  // (\p{L}, \s) from the tables of unicode/. An expression is refused if it has a class without a
-  // table ([:alpha:], \p{Greek}), borders of grapheme clusters (\X), or, where case does not
-  // matter, a character that is not ASCII.
-  static Result<std::unique_ptr<Matcher>> regex(std::string_view pattern);
-  // Matches `text`, which must not be empty.
-  static std::unique_ptr<Matcher> literal(std::string text);
-  // Matches one character of the set.
-  static std::unique_ptr<Matcher> oneOf(const CodePoints &set);
-};
+// Compiles a regular expression with Oniguruma, the library with which `tokenizers` searches.
+// Error: one clause ("'\X' is not supported in a regular expression") if Oniguruma refuses the
+// expression, or if the expression's meaning depends on Oniguruma's version of Unicode.
+//
+// `tokenizers` has another version of Unicode. Therefore Oniguruma reads character classes (\p{L},
+// \s) from the tables of unicode/. An expression is refused if it has a class without a table
+// ([:alpha:], \p{Greek}), borders of grapheme clusters (\X), or, where case does not matter, a
+// character that is not ASCII.
+Result<Matcher> matchRegex(std::string_view pattern);
+// Matches `wanted`, which must not be empty.
+Matcher matchText(std::string wanted);
+// Matches one character of the set.
+Matcher matchOneOf(const CodePoints &set);
 
 // What becomes of the matches at which a text is split (SplitDelimiterBehavior of `tokenizers`).
 enum class SplitBehavior { Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous };

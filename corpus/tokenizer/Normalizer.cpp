@@ -1,6 +1,5 @@
 #include "corpus/tokenizer/Normalizer.h"
 
-#include "corpus/tokenizer/Function.h"
 #include "corpus/tokenizer/unicode/Charsmap.h"
 #include "corpus/tokenizer/unicode/Utf8.h"
 
@@ -8,13 +7,10 @@ namespace lmc {
 
 namespace {
 
-using AsNormalizer = Function<Normalizer, std::string &, bool &>;
-const auto asNormalizer = AsNormalizer::make;
-
 // Returns a normalizer that replaces each character by itself: append(text, c) appends the
 // replacement of c to `text`.
-template <typename Append> std::unique_ptr<Normalizer> perCharacter(Append append) {
-  return asNormalizer([append](std::string &text, bool &cutBegin) -> Result<void> {
+template <typename Append> Normalizer perCharacter(Append append) {
+  return [append](std::string &text, bool &cutBegin) -> Result<void> {
     std::string result;
     result.reserve(text.size());
     for (size_t at = 0; at < text.size();) {
@@ -24,29 +20,29 @@ template <typename Append> std::unique_ptr<Normalizer> perCharacter(Append appen
     }
     text = std::move(result);
     return {};
-  });
+  };
 }
 
 } // namespace
 
-std::unique_ptr<Normalizer> makeNormalForm(NormalForm form) {
-  return asNormalizer([form](std::string &text, bool &) -> Result<void> {
+Normalizer makeNormalForm(NormalForm form) {
+  return [form](std::string &text, bool &) -> Result<void> {
     text = normalForm(text, form);
     return {};
-  });
+  };
 }
 
-std::unique_ptr<Normalizer> makeLowercase() { return perCharacter(appendLowercase); }
+Normalizer makeLowercase() { return perCharacter(appendLowercase); }
 
-std::unique_ptr<Normalizer> makeStripAccents() {
+Normalizer makeStripAccents() {
   return perCharacter([](std::string &text, char32_t c) {
     if (!markCharacters().contains(c))
       appendUtf8(text, c);
   });
 }
 
-std::unique_ptr<Normalizer> makeStrip(bool left, bool right) {
-  return asNormalizer([=](std::string &text, bool &cutBegin) -> Result<void> {
+Normalizer makeStrip(bool left, bool right) {
+  return [=](std::string &text, bool &cutBegin) -> Result<void> {
     size_t begin = 0, end = text.size();
     for (size_t at = 0; left && at < end && isSpace(readUtf8(text, at));)
       begin = at;
@@ -61,22 +57,22 @@ std::unique_ptr<Normalizer> makeStrip(bool left, bool right) {
     cutBegin |= begin > 0;
     text = text.substr(begin, end - begin);
     return {};
-  });
+  };
 }
 
-std::unique_ptr<Normalizer> makePrepend(std::string prefix) {
-  return asNormalizer([prefix = std::move(prefix)](std::string &text, bool &) -> Result<void> {
+Normalizer makePrepend(std::string prefix) {
+  return [prefix = std::move(prefix)](std::string &text, bool &) -> Result<void> {
     if (!text.empty())
       text.insert(0, prefix);
     return {};
-  });
+  };
 }
 
-std::unique_ptr<Normalizer> makeReplace(std::unique_ptr<Matcher> matcher, std::string content) {
-  std::shared_ptr<Matcher> shared = std::move(matcher);
-  return asNormalizer([=](std::string &text, bool &cutBegin) -> Result<void> {
+Normalizer makeReplace(Matcher matcher, std::string content) {
+  return [matcher = std::move(matcher),
+          content = std::move(content)](std::string &text, bool &cutBegin) -> Result<void> {
     std::vector<Span> spans;
-    LMC_TRY(shared->search(text, spans));
+    LMC_TRY(matcher(text, spans));
     std::string result;
     result.reserve(text.size());
     for (const Span &span : spans) {
@@ -87,11 +83,11 @@ std::unique_ptr<Normalizer> makeReplace(std::unique_ptr<Matcher> matcher, std::s
     }
     text = std::move(result);
     return {};
-  });
+  };
 }
 
 // The characters are those of Nmt in `tokenizers`, which are those of nmt_nfkc in SentencePiece.
-std::unique_ptr<Normalizer> makeNmt() {
+Normalizer makeNmt() {
   return perCharacter([](std::string &text, char32_t c) {
     const bool removed = (c >= 0x01 && c <= 0x08) || c == 0x0b || (c >= 0x0e && c <= 0x1f) ||
                          c == 0x7f || c == 0x8f || c == 0x9f;
@@ -105,33 +101,28 @@ std::unique_ptr<Normalizer> makeNmt() {
 
 // Looks up each grapheme cluster of less than 6 bytes, then single characters, and takes the
 // shortest string of the table with which they begin. `tokenizers` does so; SentencePiece does not.
-Result<std::unique_ptr<Normalizer>> makePrecompiled(std::string_view charsmap) {
+Result<Normalizer> makePrecompiled(std::string_view charsmap) {
   LMC_LET(map, Charsmap::parse(charsmap));
-  return asNormalizer([map = std::make_shared<Charsmap>(std::move(*map))](std::string &text,
-                                                                          bool &) -> Result<void> {
+  return Normalizer([map = std::move(*map)](std::string &text, bool &) -> Result<void> {
     std::string result;
     result.reserve(text.size());
     const std::string_view view = text;
     for (size_t at = 0, end; at < view.size(); at = end) {
       end = clusterEnd(view, at);
       const std::string_view cluster = view.substr(at, end - at);
-      if (auto match = cluster.size() < 6 ? map->shortest(cluster) : std::nullopt) {
+      if (auto match = cluster.size() < 6 ? map.shortest(cluster) : std::nullopt) {
         result += match->replacement;
         continue;
       }
       for (size_t i = 0; i < cluster.size(); i += utf8Length(cluster[i])) {
         const std::string_view character = cluster.substr(i, utf8Length(cluster[i]));
-        auto match = map->shortest(character);
+        auto match = map.shortest(character);
         result += match ? match->replacement : character;
       }
     }
     text = std::move(result);
     return {};
   });
-}
-
-std::unique_ptr<Normalizer> makeSequence(std::vector<std::unique_ptr<Normalizer>> normalizers) {
-  return AsNormalizer::sequence(std::move(normalizers));
 }
 
 } // namespace lmc

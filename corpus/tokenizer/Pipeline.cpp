@@ -42,7 +42,7 @@ Result<void> Pipeline::initialize() {
     std::string &pattern = token.pattern = token.content;
     if (token.normalized && parts.normalizer) {
       bool ignored = false;
-      LMC_TRY(parts.normalizer->apply(pattern, ignored));
+      LMC_TRY(parts.normalizer(pattern, ignored));
     }
     addedText[token.id] = pattern;
     addedIds[token.content] = token.id;
@@ -118,7 +118,7 @@ private:
     if (pipeline.parts.normalizer) {
       changed = text;
       bool cutBegin = false;
-      LMC_TRY(pipeline.parts.normalizer->apply(changed, cutBegin));
+      LMC_TRY(pipeline.parts.normalizer(changed, cutBegin));
       atBegin &= !cutBegin;
       text = changed;
     }
@@ -142,7 +142,7 @@ private:
       return encodeWord(text, ids);
     words.storage.clear();
     words.views.assign(1, text);
-    LMC_TRY(pipeline.parts.preTokenizer->apply(words, atBegin));
+    LMC_TRY(pipeline.parts.preTokenizer(words, atBegin));
     for (std::string_view word : words.views)
       LMC_TRY(encodeWord(word, ids));
     return {};
@@ -202,7 +202,7 @@ Result<std::string> Pipeline::decode(std::span<const uint32_t> ids) const {
   }
   std::string text;
   if (parts.decoder)
-    LMC_TRY(parts.decoder->apply(pieces));
+    LMC_TRY(parts.decoder(pieces));
   for (size_t i = 0; i < pieces.size(); ++i) {
     if (!parts.decoder && i > 0)
       text += ' ';
@@ -214,7 +214,7 @@ Result<std::string> Pipeline::decode(std::span<const uint32_t> ids) const {
 Result<std::string> Pipeline::textOf(const std::string &piece) const {
   std::vector<std::string> pieces = {"a", piece};
   if (parts.decoder)
-    LMC_TRY(parts.decoder->apply(pieces));
+    LMC_TRY(parts.decoder(pieces));
   std::string text;
   for (const std::string &each : pieces)
     text += each;

@@ -14,11 +14,11 @@ namespace lmc {
 
 struct PipelineParts {
   std::vector<AddedToken> added;
-  std::unique_ptr<Normalizer> normalizer;     // null: none
-  std::unique_ptr<PreTokenizer> preTokenizer; // null: none
+  Normalizer normalizer;     // null: none
+  PreTokenizer preTokenizer; // null: none
   std::unique_ptr<Model> model;
   std::vector<uint32_t> before, after; // ids that the post-processor adds before and after a text
-  std::unique_ptr<Decoder> decoder;    // null: the text is the pieces with spaces between them
+  Decoder decoder;                     // null: the text is the pieces with spaces between them
 };
 
 // Error: one clause; two added tokens have the same text.

@@ -1,19 +1,13 @@
 #include "corpus/tokenizer/PreTokenizer.h"
 
-#include "corpus/tokenizer/Function.h"
-
 namespace lmc {
 
-using AsPreTokenizer = Function<PreTokenizer, Words &, bool>;
-
-std::unique_ptr<PreTokenizer> makeSplit(std::unique_ptr<Matcher> matcher, SplitBehavior behavior,
-                                        bool invert) {
-  std::shared_ptr<Matcher> shared = std::move(matcher);
-  return AsPreTokenizer::make([=](Words &words, bool) -> Result<void> {
+PreTokenizer makeSplit(Matcher matcher, SplitBehavior behavior, bool invert) {
+  return [matcher = std::move(matcher), behavior, invert](Words &words, bool) -> Result<void> {
     const std::vector<std::string_view> whole = std::move(words.views);
     words.views.clear();
     for (std::string_view word : whole) {
-      LMC_TRY(shared->search(word, words.spans));
+      LMC_TRY(matcher(word, words.spans));
       if (invert)
         for (Span &span : words.spans)
           span.match = !span.match;
@@ -22,11 +16,11 @@ std::unique_ptr<PreTokenizer> makeSplit(std::unique_ptr<Matcher> matcher, SplitB
         words.views.push_back(word.substr(span.begin, span.end - span.begin));
     }
     return {};
-  });
+  };
 }
 
-std::unique_ptr<PreTokenizer> makeMetaspace(std::string mark, PrependScheme scheme, bool split) {
-  return AsPreTokenizer::make([=](Words &words, bool atBegin) -> Result<void> {
+PreTokenizer makeMetaspace(std::string mark, PrependScheme scheme, bool split) {
+  return [=](Words &words, bool atBegin) -> Result<void> {
     const std::vector<std::string_view> whole = std::move(words.views);
     words.views.clear();
     for (std::string_view word : whole) {
@@ -51,21 +45,16 @@ std::unique_ptr<PreTokenizer> makeMetaspace(std::string mark, PrependScheme sche
       words.views.push_back(changed.substr(begin));
     }
     return {};
-  });
+  };
 }
 
-std::unique_ptr<PreTokenizer> makePrefixSpace() {
-  return AsPreTokenizer::make([](Words &words, bool) -> Result<void> {
+PreTokenizer makePrefixSpace() {
+  return [](Words &words, bool) -> Result<void> {
     for (std::string_view &word : words.views)
       if (word[0] != ' ')
         word = words.storage.emplace_back(1, ' ').append(word);
     return {};
-  });
-}
-
-std::unique_ptr<PreTokenizer>
-makePreTokenizers(std::vector<std::unique_ptr<PreTokenizer>> preTokenizers) {
-  return AsPreTokenizer::sequence(std::move(preTokenizers));
+  };
 }
 
 } // namespace lmc

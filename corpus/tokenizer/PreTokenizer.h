@@ -5,7 +5,7 @@
 #include "ground/support/Result.h"
 
 #include <deque>
-#include <memory>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,28 +20,20 @@ struct Words {
   std::vector<Span> spans; // for searches
 };
 
-class PreTokenizer {
-public:
-  virtual ~PreTokenizer() = default;
-  // Splits each word, and may change it. `atBegin` is true if the first word begins where the
-  // document begins.
-  virtual Result<void> apply(Words &words, bool atBegin) const = 0;
-};
+// Splits each word, and may change it. `atBegin` is true if the first word begins where the
+// document begins.
+using PreTokenizer = std::function<Result<void>(Words &words, bool atBegin)>;
 
 // Splits words at the matches of `matcher`; with `invert`, at the gaps between matches.
-std::unique_ptr<PreTokenizer> makeSplit(std::unique_ptr<Matcher> matcher, SplitBehavior behavior,
-                                        bool invert);
+PreTokenizer makeSplit(Matcher matcher, SplitBehavior behavior, bool invert);
 
 // The words before which Metaspace puts its mark if they do not begin with it: the first word of a
 // document, none, or all.
 enum class PrependScheme { First, Never, Always };
 // Replaces spaces with `mark`, a character. With `split`, splits before each mark.
-std::unique_ptr<PreTokenizer> makeMetaspace(std::string mark, PrependScheme scheme, bool split);
+PreTokenizer makeMetaspace(std::string mark, PrependScheme scheme, bool split);
 
 // Puts a space before each word that does not begin with a space.
-std::unique_ptr<PreTokenizer> makePrefixSpace();
-
-std::unique_ptr<PreTokenizer>
-makePreTokenizers(std::vector<std::unique_ptr<PreTokenizer>> preTokenizers);
+PreTokenizer makePrefixSpace();
 
 } // namespace lmc

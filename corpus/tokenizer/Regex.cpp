@@ -1,4 +1,4 @@
-// Matcher::regex: matches regular expressions with the library Oniguruma.
+// matchRegex(): matches regular expressions with the library Oniguruma.
 
 #include "corpus/tokenizer/Matcher.h"
 #include "corpus/tokenizer/unicode/Utf8.h"
@@ -8,6 +8,7 @@
 
 #include <climits>
 #include <map>
+#include <memory>
 
 namespace lmc {
 
@@ -82,47 +83,38 @@ struct FreeRegion {
   void operator()(OnigRegion *region) const { onig_region_free(region, 1); }
 };
 
-class RegexMatcher : public Matcher {
-public:
-  explicit RegexMatcher(regex_t *code) : code(code) {}
-  ~RegexMatcher() override { onig_free(code); }
-
-  Result<void> search(std::string_view text, std::vector<Span> &spans) const override {
-    thread_local const std::unique_ptr<OnigRegion, FreeRegion> found(onig_region_new());
-    spans.clear();
-    if (text.size() > INT_MAX)
-      return Error{"a document of 2 GiB or more cannot be split by a regular expression"};
-    const auto *begin = reinterpret_cast<const OnigUChar *>(text.data());
-    const OnigUChar *end = begin + text.size();
-    size_t done = 0;
-    do {
-      const int code =
-          onig_search(this->code, begin, end, begin + done, end, found.get(), ONIG_OPTION_NONE);
-      if (code == ONIG_MISMATCH)
-        break;
-      if (code < 0)
-        return Error{
-            fmt::format("the regular expression that splits the text needs more than 4 GiB of "
-                        "memory or 10^9 steps from byte {} on: {}",
-                        done, inQuotes(text.substr(done)))};
-      const size_t first = found->beg[0], last = found->end[0];
-      if (first == last)
-        return Error{"an expression that can match the empty string is not supported"};
-      addGap(spans, done, first);
-      spans.push_back({first, last, true});
-      done = last;
-    } while (done < text.size());
-    addGap(spans, done, text.size());
-    return {};
-  }
-
-private:
-  regex_t *code;
-};
+Result<void> search(regex_t *code, std::string_view text, std::vector<Span> &spans) {
+  thread_local const std::unique_ptr<OnigRegion, FreeRegion> found(onig_region_new());
+  spans.clear();
+  if (text.size() > INT_MAX)
+    return Error{"a document of 2 GiB or more cannot be split by a regular expression"};
+  const auto *begin = reinterpret_cast<const OnigUChar *>(text.data());
+  const OnigUChar *end = begin + text.size();
+  size_t done = 0;
+  do {
+    const int result =
+        onig_search(code, begin, end, begin + done, end, found.get(), ONIG_OPTION_NONE);
+    if (result == ONIG_MISMATCH)
+      break;
+    if (result < 0)
+      return Error{
+          fmt::format("the regular expression that splits the text needs more than 4 GiB of "
+                      "memory or 10^9 steps from byte {} on: {}",
+                      done, inQuotes(text.substr(done)))};
+    const size_t first = found->beg[0], last = found->end[0];
+    if (first == last)
+      return Error{"an expression that can match the empty string is not supported"};
+    addGap(spans, done, first);
+    spans.push_back({first, last, true});
+    done = last;
+  } while (done < text.size());
+  addGap(spans, done, text.size());
+  return {};
+}
 
 // Compiles an expression. Does not check whether its meaning depends on Oniguruma's version of
 // Unicode.
-Result<std::unique_ptr<Matcher>> compile(std::string_view pattern) {
+Result<Matcher> compile(std::string_view pattern) {
   const auto *begin = reinterpret_cast<const OnigUChar *>(pattern.data());
   regex_t *code;
   OnigErrorInfo info;
@@ -133,28 +125,30 @@ Result<std::unique_ptr<Matcher>> compile(std::string_view pattern) {
     return Error{fmt::format("not a regular expression that is supported: {}",
                              reinterpret_cast<const char *>(message))};
   }
-  return std::unique_ptr<Matcher>(std::make_unique<RegexMatcher>(code));
+  return Matcher([owned = std::shared_ptr<regex_t>(code, onig_free)](std::string_view text,
+                                                                     std::vector<Span> &spans) {
+    return search(owned.get(), text, spans);
+  });
 }
 
 } // namespace
 
-Result<std::unique_ptr<Matcher>> Matcher::regex(std::string_view pattern) {
+Result<Matcher> matchRegex(std::string_view pattern) {
   constexpr size_t kMostBytes = 64 << 10; // far beyond the patterns of known tokenizers
   if (pattern.size() > kMostBytes)
     return Error{fmt::format("a regular expression of {} bytes, more than {}, is not supported",
                              pattern.size(), kMostBytes)};
-  // Matches the parts of an expression whose meaning depends on Oniguruma's version of Unicode (see
-  // Matcher::regex).
+  // Matches the parts of an expression whose meaning depends on Oniguruma's version of Unicode.
   static const auto refused =
       compile(R"(\[:|\\[hHXyY]|\(\?y|\(\?(?!i:[ -'*-\[\]_-~]*\))[A-Za-z-]*i[^)]*)");
   std::vector<Span> spans;
-  LMC_TRY((*refused)->search(pattern, spans));
+  LMC_TRY((*refused)(pattern, spans));
   for (const Span &span : spans)
     if (span.match)
       return Error{fmt::format("'{}' is not supported in a regular expression",
                                pattern.substr(span.begin, span.end - span.begin))};
   LMC_LET(matcher, compile(pattern));
-  LMC_TRY((*matcher)->search("", spans));
+  LMC_TRY((*matcher)("", spans));
   return matcher;
 }
 

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <functional>
 
 namespace lmc {
 
@@ -40,18 +41,29 @@ template <typename Made> Made orFail(const JsonNode &node, Result<Made> made) {
   return nullptr;
 }
 
+// Returns a function that calls `steps` one after the other, up to the first Error.
+template <typename... Arguments>
+std::function<Result<void>(Arguments...)>
+inSequence(std::vector<std::function<Result<void>(Arguments...)>> steps) {
+  return [steps = std::move(steps)](Arguments... arguments) -> Result<void> {
+    for (const auto &step : steps)
+      LMC_TRY(step(arguments...));
+    return {};
+  };
+}
+
 // Reads {"String": ...} or {"Regex": ...}.
-std::unique_ptr<Matcher> readPattern(const JsonNode &node) {
+Matcher readPattern(const JsonNode &node) {
   node.onlyKeys({"String", "Regex"});
   if (node.size() != 1)
     node.fail("expected either String or Regex");
   if (auto text = node.find("String")) {
     if (text->text().empty())
       text->fail("is empty");
-    return Matcher::literal(text->text());
+    return matchText(text->text());
   }
   const JsonNode regex = node.at("Regex");
-  return orFail(regex, Matcher::regex(regex.text()));
+  return orFail(regex, matchRegex(regex.text()));
 }
 
 std::string readCharacter(const JsonNode &node) {
@@ -85,14 +97,14 @@ std::string decodeBase64(const JsonNode &node) {
   return bytes;
 }
 
-std::unique_ptr<Normalizer> readNormalizer(const JsonNode &node) {
+Normalizer readNormalizer(const JsonNode &node) {
   const std::string type = typeOf(node);
   if (type == "Sequence") {
     node.onlyKeys({"type", "normalizers"});
-    std::vector<std::unique_ptr<Normalizer>> all;
+    std::vector<Normalizer> all;
     for (const JsonNode &element : node.at("normalizers").elements())
       all.push_back(readNormalizer(element));
-    return makeSequence(std::move(all));
+    return inSequence(std::move(all));
   }
   if (type == "Replace") {
     node.onlyKeys({"type", "pattern", "content"});
@@ -151,14 +163,13 @@ constexpr std::string_view kGpt2 =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 struct PreTokenizers {
-  std::vector<std::unique_ptr<PreTokenizer>> all;
+  std::vector<PreTokenizer> all;
   bool byteLevel = false; // true if the words are byte-level from here on
 };
 
 void readPreTokenizer(const JsonNode &node, PreTokenizers &out) {
   const std::string type = typeOf(node);
-  const auto split = [&](std::unique_ptr<Matcher> matcher, SplitBehavior behavior,
-                         bool invert = false) {
+  const auto split = [&](Matcher matcher, SplitBehavior behavior, bool invert = false) {
     out.all.push_back(makeSplit(std::move(matcher), behavior, invert));
   };
   if (type == "Sequence") {
@@ -176,7 +187,7 @@ void readPreTokenizer(const JsonNode &node, PreTokenizers &out) {
     node.at("trim_offsets").boolean(); // this key only affects where a token lies in the text
     auto useRegex = node.find("use_regex");
     if (!useRegex || useRegex->boolean())
-      split(orFail(node, Matcher::regex(kGpt2)), SplitBehavior::Isolated);
+      split(orFail(node, matchRegex(kGpt2)), SplitBehavior::Isolated);
     out.byteLevel = true;
   } else if (type == "Split") {
     node.onlyKeys({"type", "pattern", "behavior", "invert"});
@@ -184,23 +195,23 @@ void readPreTokenizer(const JsonNode &node, PreTokenizers &out) {
           node.at("invert").boolean());
   } else if (type == "Digits") {
     node.onlyKeys({"type", "individual_digits"});
-    split(Matcher::oneOf(numericCharacters()), node.at("individual_digits").boolean()
-                                                   ? SplitBehavior::Isolated
-                                                   : SplitBehavior::Contiguous);
+    split(matchOneOf(numericCharacters()), node.at("individual_digits").boolean()
+                                               ? SplitBehavior::Isolated
+                                               : SplitBehavior::Contiguous);
   } else if (type == "Punctuation") {
     node.onlyKeys({"type", "behavior"});
     auto behavior = node.find("behavior");
-    split(Matcher::oneOf(punctuationCharacters()),
+    split(matchOneOf(punctuationCharacters()),
           behavior ? readBehavior(*behavior) : SplitBehavior::Isolated);
   } else if (type == "Whitespace") {
     // The words are runs of word characters, and runs of characters that are neither word
     // characters nor spaces. A split at word characters finds both kinds of runs.
     node.onlyKeys({"type"});
-    split(Matcher::oneOf(spaceCharacters()), SplitBehavior::Removed);
-    split(Matcher::oneOf(wordCharacters()), SplitBehavior::Contiguous);
+    split(matchOneOf(spaceCharacters()), SplitBehavior::Removed);
+    split(matchOneOf(wordCharacters()), SplitBehavior::Contiguous);
   } else if (type == "WhitespaceSplit") {
     node.onlyKeys({"type"});
-    split(Matcher::oneOf(spaceCharacters()), SplitBehavior::Removed);
+    split(matchOneOf(spaceCharacters()), SplitBehavior::Removed);
   } else if (type == "Metaspace") {
     const auto [mark, scheme] = readMetaspace(node);
     if (scheme == PrependScheme::First && !out.all.empty())
@@ -212,14 +223,14 @@ void readPreTokenizer(const JsonNode &node, PreTokenizers &out) {
   }
 }
 
-std::unique_ptr<Decoder> readDecoder(const JsonNode &node) {
+Decoder readDecoder(const JsonNode &node) {
   const std::string type = typeOf(node);
   if (type == "Sequence") {
     node.onlyKeys({"type", "decoders"});
-    std::vector<std::unique_ptr<Decoder>> all;
+    std::vector<Decoder> all;
     for (const JsonNode &element : node.at("decoders").elements())
       all.push_back(readDecoder(element));
-    return makeSequenceDecoder(std::move(all));
+    return inSequence(std::move(all));
   }
   if (type == "ByteLevel") {
     node.onlyKeys({"type", "add_prefix_space", "trim_offsets", "use_regex"});
@@ -435,7 +446,7 @@ Result<std::shared_ptr<const Tokenizer>> readTokenizer(const JsonNode &root) {
   if (auto preTokenizer = root.find("pre_tokenizer"))
     readPreTokenizer(*preTokenizer, preTokenizers);
   if (!preTokenizers.all.empty())
-    parts.preTokenizer = makePreTokenizers(std::move(preTokenizers.all));
+    parts.preTokenizer = inSequence(std::move(preTokenizers.all));
   if (auto decoder = root.find("decoder"))
     parts.decoder = readDecoder(*decoder);
   bool placed = false;

@@ -23,7 +23,7 @@ static constexpr const char *kWords =
     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 BpeTrainer::BpeTrainer() {
-  auto matcher = Matcher::regex(kWords);
+  auto matcher = matchRegex(kWords);
   if (!matcher)
     std::abort(); // the expression is a constant
   preTokenizer = makeSplit(std::move(*matcher), SplitBehavior::Isolated, false);
@@ -34,7 +34,7 @@ Result<void> BpeTrainer::add(std::string_view document) {
     return {};
   Words found;
   found.views.push_back(document);
-  LMC_TRY(preTokenizer->apply(found, true));
+  LMC_TRY(preTokenizer(found, true));
   for (std::string_view word : found.views)
     ++words[std::string(word)];
   return {};

@@ -5,7 +5,6 @@
 #include "ground/support/Result.h"
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -31,7 +30,7 @@ public:
   Result<Trained> train(uint32_t size, const std::string &endOfText) const;
 
 private:
-  std::unique_ptr<PreTokenizer> preTokenizer;
+  PreTokenizer preTokenizer;
   std::unordered_map<std::string, uint64_t> words; // the words, and how often each was counted
 };
 
