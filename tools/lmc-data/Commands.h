@@ -5,9 +5,13 @@
 #include "runtime/data/TokenFile.h"
 #include "tools/support/CommandLine.h"
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
+#include <utility>
 
 namespace lmc {
 
@@ -31,6 +35,24 @@ Result<void> inspectCheckpoint(const std::string &path, bool verify, bool json);
 // has a table of documents, the token that the file names (nothing if it names none); else a guess,
 // the id of GPT-2 or of Llama 3.
 std::optional<uint32_t> separatorOf(const TokenFile &file, std::optional<uint32_t> given);
+
+// Adds an option whose text parse(text) turns into a Result with the value for `target`. The
+// message of an Error of parse() is a clause, which follows "NAME=TEXT: ". `target` must live until
+// the command line is parsed.
+template <typename Parse, typename Target>
+void addParsedOption(Command &command, const std::string &name, const std::string &placeholder,
+                     Parse parse, Target &target, const std::string &description) {
+  command.option(
+      name, placeholder,
+      [name, parse, &target](const std::string &text) -> Result<void> {
+        auto value = parse(text);
+        if (!value)
+          return Error{fmt::format("{}={}: {}", name, text, value.error().message)};
+        target = std::move(*value);
+        return {};
+      },
+      description);
+}
 
 // Adds the option --format, which corresponds to data.format of lmc-run. `format` must live until
 // the command line is parsed.

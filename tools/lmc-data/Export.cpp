@@ -72,15 +72,14 @@ DataCommand addExportCommand(CommandLine &line) {
   command.argument("CHECKPOINT", arguments->checkpoint,
                    "a checkpoint's folder, or a run's: its newest checkpoint");
   command.option("-o,--output", "DIR", arguments->output, "the folder to write");
-  command.option(
-      "--dtype", "DTYPE",
-      [&options](const std::string &value) -> Result<void> {
-        if (value != "f32" && value != "bf16")
-          return Error{fmt::format("--dtype={}: must be f32 or bf16", value)};
-        options.dtype = value == "f32" ? plan::DType::F32 : plan::DType::BF16;
-        return {};
+  addParsedOption(
+      command, "--dtype", "DTYPE",
+      [](const std::string &text) -> Result<plan::DType> {
+        if (text != "f32" && text != "bf16")
+          return Error{"must be f32 or bf16"};
+        return text == "f32" ? plan::DType::F32 : plan::DType::BF16;
       },
-      "f32 or bf16, which rounds to nearest even. Default: as in the checkpoint");
+      options.dtype, "f32 or bf16, which rounds to nearest even. Default: as in the checkpoint");
   command.option(
       "--max-shard-size", "SIZE",
       [&options](const std::string &value) -> Result<void> {

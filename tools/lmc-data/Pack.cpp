@@ -46,8 +46,7 @@ struct PackOptions {
   DocumentOptions documents;
   std::optional<std::string> bos, eod; // border tokens as the user gave them
   std::string tokenizer;               // "": bytes are tokens
-  std::string needsTokenizer;          // name of a given option that needs --tokenizer, or ""
-  SpecialTokens special = SpecialTokens::Text;
+  std::optional<SpecialTokens> special;
   uint32_t threads = 0; // 0: one per processor
   bool strict = false;
   bool megatron = false;    // true: writes token files in Megatron's format
@@ -347,9 +346,11 @@ Result<void> findBytes(Packing &packing) {
 Result<Packing> prepare(const PackOptions &options) {
   Packing packing;
   if (options.tokenizer.empty()) {
-    if (!options.needsTokenizer.empty())
-      return Error{fmt::format("{} needs --tokenizer: without it a token is a byte",
-                               options.needsTokenizer)};
+    if (const char *given = options.threads   ? "--threads"
+                            : options.special ? "--special-tokens"
+                            : options.bos     ? "--bos"
+                                              : nullptr)
+      return Error{fmt::format("{} needs --tokenizer: without it a token is a byte", given)};
     packing.borders.between = 0;
     if (options.eod && *options.eod != "none") {
       auto id = parseNumber("--eod", *options.eod, 0, 65535);
@@ -394,7 +395,8 @@ Result<std::unique_ptr<TokenOutput>> openOutput(const PackOptions &options, cons
   if (!packing.tokenizer)
     return std::unique_ptr<TokenOutput>(
         std::make_unique<ByteOutput>(std::move(*writer), endOfDocument(packing)));
-  LMC_LET(documents, EncodedDocuments::create(*packing.tokenizer, packing.borders, options.special,
+  LMC_LET(documents, EncodedDocuments::create(*packing.tokenizer, packing.borders,
+                                              options.special.value_or(SpecialTokens::Text),
                                               options.threads, **writer));
   return std::unique_ptr<TokenOutput>(
       std::make_unique<EncodedOutput>(std::move(*writer), std::move(*documents)));
@@ -419,7 +421,7 @@ nlohmann::json identityOf(const PackOptions &options, const Packing &packing,
           {"field", documents.field},
           {"nulls", documents.nullIsEmpty},
           {"replace", documents.replaceInvalid},
-          {"special", static_cast<int>(options.special)},
+          {"special", static_cast<int>(options.special.value_or(SpecialTokens::Text))},
           {"megatron", options.megatron},
           {"validation", options.validation},
           {"fraction", options.validationFraction.value_or(0)},
@@ -707,21 +709,13 @@ DataCommand addPackCommand(CommandLine &line) {
       "--tokenizer", "FILE", options->tokenizer,
       "a tokenizer.json of Hugging Face, a .model of SentencePiece, or a folder with one. "
       "Default: a token is a byte");
-  command.option(
-      "--bos", "TOKEN|ID|none",
-      [=](const std::string &value) -> Result<void> {
-        options->bos = value;
-        options->needsTokenizer = "--bos";
-        return {};
-      },
+  const auto asGiven = [](const std::string &text) { return Result<std::string>(text); };
+  addParsedOption(
+      command, "--bos", "TOKEN|ID|none", asGiven, options->bos,
       "the token that begins each document; none: also without those that the tokenizer itself "
       "puts there. Default: what the files beside the tokenizer say");
-  command.option(
-      "--eod", "TOKEN|ID|none",
-      [=](const std::string &value) -> Result<void> {
-        options->eod = value;
-        return {};
-      },
+  addParsedOption(
+      command, "--eod", "TOKEN|ID|none", asGiven, options->eod,
       "the token written once between documents. The same token at a document's edges is merged "
       "into it; none: also without those that the tokenizer itself puts after a document. "
       "Default: what the files beside the tokenizer say; for bytes 0 (the NUL byte)");
@@ -732,19 +726,12 @@ DataCommand addPackCommand(CommandLine &line) {
         if (!mode)
           return Error{fmt::format("--special-tokens={}", mode.error().message)};
         options->special = *mode;
-        options->needsTokenizer = "--special-tokens";
         return {};
       },
       "what a text becomes that spells a special token. Default: text, so that no text can forge "
       "the end of a document");
-  command.option(
-      "--threads", "N",
-      [=](const std::string &value) -> Result<void> {
-        LMC_LET(number, parseNumber("--threads", value, 1, 1024));
-        options->threads = static_cast<uint32_t>(*number);
-        options->needsTokenizer = "--threads";
-        return {};
-      },
+  command.number(
+      "--threads", "N", 1, 1024, options->threads,
       "threads of the tokenizer; they do not change the result. Default: one per processor");
   command.either(
       "--write", "lmc", "megatron", options->megatron,
@@ -753,16 +740,15 @@ DataCommand addPackCommand(CommandLine &line) {
       "ends with the --eod too. Default: lmc");
   command.option("--validation", "OUT2.bin", options->validation,
                  "a second file, for validation; its text is left out of OUT.bin");
-  command.option(
-      "--validation-fraction", "F",
-      [=](const std::string &value) -> Result<void> {
-        const double fraction = parseDouble(value).value_or(0);
+  addParsedOption(
+      command, "--validation-fraction", "F",
+      [](const std::string &text) -> Result<double> {
+        const double fraction = parseDouble(text).value_or(0);
         if (!(fraction > 0 && fraction < 1))
-          return Error{
-              fmt::format("--validation-fraction={}: expected a number between 0 and 1", value)};
-        options->validationFraction = fraction;
-        return {};
+          return Error{"expected a number between 0 and 1"};
+        return fraction;
       },
+      options->validationFraction,
       "the share of the tokens that OUT2.bin gets, between 0 and 1. It gets whole documents, "
       "chosen by a fixed hash, if their share is between F/2 and 3F/2, else the end of the text. "
       "Default: 0.05");

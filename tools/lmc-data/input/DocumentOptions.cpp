@@ -27,49 +27,30 @@ static Result<std::string> parseSeparator(const std::string &text) {
       separator += static_cast<char>(std::stoi(std::string(rest.substr(1, 2)), nullptr, 16));
       i += 3;
     } else {
-      return Error{fmt::format("--document-separator={}: unknown escape at character {}; \\f \\n "
-                               "\\r \\t \\0 \\\\ and \\xHH are understood",
-                               text, i + 1)};
+      return Error{fmt::format(
+          "unknown escape at character {}; \\f \\n \\r \\t \\0 \\\\ and \\xHH are understood",
+          i + 1)};
     }
   }
   Utf8Checker utf8; // a partial character could match inside another character
   if (utf8.check(separator) >= 0 || !utf8.complete())
-    return Error{fmt::format("--document-separator={}: is not UTF-8", text)};
+    return Error{"is not UTF-8"};
   return separator;
 }
 
 void addFormatOption(Command &command, DataFormat &format) {
-  command.option(
-      "--format", "FORMAT",
-      [&format](const std::string &value) -> Result<void> {
-        auto parsed = parseDataFormat(value);
-        if (!parsed)
-          return Error{fmt::format("--format={}: {}", value, parsed.error().message)};
-        format = *parsed;
-        return {};
-      },
+  addParsedOption(
+      command, "--format", "FORMAT", parseDataFormat, format,
       "what a .bin without a header holds: uint16, uint32, megatron (with its .idx), or auto: the "
       ".idx beside it or a sample decides. Default: auto");
 }
 
 void addDocumentOptions(Command &command, DocumentOptions &options) {
-  command.option(
-      "--format", "text|jsonl|parquet",
-      [&options](const std::string &value) -> Result<void> {
-        auto format = parseInputFormat(value);
-        if (!format)
-          return Error{fmt::format("--format={}: {}", value, format.error().message)};
-        options.format = *format;
-        return {};
-      },
+  addParsedOption(
+      command, "--format", "text|jsonl|parquet", parseInputFormat, options.format,
       "what the files are. Default: jsonl for .jsonl and .ndjson, parquet for .parquet, else text");
-  command.option(
-      "--document-separator", "TEXT",
-      [&options](const std::string &value) -> Result<void> {
-        LMC_LET(separator, parseSeparator(value));
-        options.separator = *separator;
-        return {};
-      },
+  addParsedOption(
+      command, "--document-separator", "TEXT", parseSeparator, options.separator,
       "what ends a document of a text; \\f \\n \\r \\t \\0 \\\\ \\xHH are understood; '' makes "
       "each file one document. With --tokenizer a document has at most 1 GiB. Default: \\f (form "
       "feed)");
