@@ -33,6 +33,15 @@ std::string typeOf(const JsonNode &node) {
   return node.at("type").text();
 }
 
+// Returns true if a component has the type `name`. Such a component may only have the keys `keys`.
+bool isType(const JsonNode &node, std::string_view name,
+            std::initializer_list<std::string_view> keys) {
+  if (typeOf(node) != name)
+    return false;
+  node.onlyKeys(keys);
+  return true;
+}
+
 // Returns the value of `made`. If `made` holds an Error, reports it at `node` and returns null.
 template <typename Made> Made orFail(const JsonNode &node, Result<Made> made) {
   if (made)
@@ -98,44 +107,33 @@ std::string decodeBase64(const JsonNode &node) {
 }
 
 Normalizer readNormalizer(const JsonNode &node) {
-  const std::string type = typeOf(node);
-  if (type == "Sequence") {
-    node.onlyKeys({"type", "normalizers"});
+  if (isType(node, "Sequence", {"type", "normalizers"})) {
     std::vector<Normalizer> all;
     for (const JsonNode &element : node.at("normalizers").elements())
       all.push_back(readNormalizer(element));
     return inSequence(std::move(all));
   }
-  if (type == "Replace") {
-    node.onlyKeys({"type", "pattern", "content"});
+  if (isType(node, "Replace", {"type", "pattern", "content"}))
     return makeReplace(readPattern(node.at("pattern")), node.at("content").text());
-  }
-  if (type == "Prepend") {
-    node.onlyKeys({"type", "prepend"});
+  if (isType(node, "Prepend", {"type", "prepend"}))
     return makePrepend(node.at("prepend").text());
-  }
-  if (type == "Strip") {
-    node.onlyKeys({"type", "strip_left", "strip_right"});
+  if (isType(node, "Strip", {"type", "strip_left", "strip_right"}))
     return makeStrip(node.at("strip_left").boolean(), node.at("strip_right").boolean());
-  }
-  static const std::pair<std::string_view, NormalForm> forms[] = {{"NFC", NormalForm::NFC},
-                                                                  {"NFD", NormalForm::NFD},
-                                                                  {"NFKC", NormalForm::NFKC},
-                                                                  {"NFKD", NormalForm::NFKD}};
-  for (const auto &[name, form] : forms)
-    if (type == name) {
-      node.onlyKeys({"type"});
-      return makeNormalForm(form);
-    }
-  if (type == "Lowercase" || type == "StripAccents" || type == "Nmt") {
-    node.onlyKeys({"type"});
-    return type == "Lowercase" ? makeLowercase() : type == "Nmt" ? makeNmt() : makeStripAccents();
-  }
-  if (type == "Precompiled") {
-    node.onlyKeys({"type", "precompiled_charsmap"});
+  if (isType(node, "Precompiled", {"type", "precompiled_charsmap"})) {
     const JsonNode table = node.at("precompiled_charsmap");
     return orFail(table, makePrecompiled(decodeBase64(table)));
   }
+  static constexpr std::pair<std::string_view, Normalizer (*)()> kWithoutKeys[] = {
+      {"NFC", [] { return makeNormalForm(NormalForm::NFC); }},
+      {"NFD", [] { return makeNormalForm(NormalForm::NFD); }},
+      {"NFKC", [] { return makeNormalForm(NormalForm::NFKC); }},
+      {"NFKD", [] { return makeNormalForm(NormalForm::NFKD); }},
+      {"Lowercase", makeLowercase},
+      {"StripAccents", makeStripAccents},
+      {"Nmt", makeNmt}};
+  for (const auto &[name, make] : kWithoutKeys)
+    if (isType(node, name, {"type"}))
+      return make();
   refuseType(node);
   return nullptr;
 }
@@ -168,20 +166,17 @@ struct PreTokenizers {
 };
 
 void readPreTokenizer(const JsonNode &node, PreTokenizers &out) {
-  const std::string type = typeOf(node);
   const auto split = [&](Matcher matcher, SplitBehavior behavior, bool invert = false) {
     out.all.push_back(makeSplit(std::move(matcher), behavior, invert));
   };
-  if (type == "Sequence") {
-    node.onlyKeys({"type", "pretokenizers"});
+  if (isType(node, "Sequence", {"type", "pretokenizers"})) {
     for (const JsonNode &element : node.at("pretokenizers").elements())
       readPreTokenizer(element, out);
     return;
   }
   if (out.byteLevel)
     return node.fail("a pre-tokenizer after ByteLevel is not supported");
-  if (type == "ByteLevel") {
-    node.onlyKeys({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+  if (isType(node, "ByteLevel", {"type", "add_prefix_space", "trim_offsets", "use_regex"})) {
     if (node.at("add_prefix_space").boolean())
       out.all.push_back(makePrefixSpace());
     node.at("trim_offsets").boolean(); // this key only affects where a token lies in the text
@@ -189,30 +184,25 @@ void readPreTokenizer(const JsonNode &node, PreTokenizers &out) {
     if (!useRegex || useRegex->boolean())
       split(orFail(node, matchRegex(kGpt2)), SplitBehavior::Isolated);
     out.byteLevel = true;
-  } else if (type == "Split") {
-    node.onlyKeys({"type", "pattern", "behavior", "invert"});
+  } else if (isType(node, "Split", {"type", "pattern", "behavior", "invert"})) {
     split(readPattern(node.at("pattern")), readBehavior(node.at("behavior")),
           node.at("invert").boolean());
-  } else if (type == "Digits") {
-    node.onlyKeys({"type", "individual_digits"});
+  } else if (isType(node, "Digits", {"type", "individual_digits"})) {
     split(matchOneOf(numericCharacters()), node.at("individual_digits").boolean()
                                                ? SplitBehavior::Isolated
                                                : SplitBehavior::Contiguous);
-  } else if (type == "Punctuation") {
-    node.onlyKeys({"type", "behavior"});
+  } else if (isType(node, "Punctuation", {"type", "behavior"})) {
     auto behavior = node.find("behavior");
     split(matchOneOf(punctuationCharacters()),
           behavior ? readBehavior(*behavior) : SplitBehavior::Isolated);
-  } else if (type == "Whitespace") {
+  } else if (isType(node, "Whitespace", {"type"})) {
     // The words are runs of word characters, and runs of characters that are neither word
     // characters nor spaces. A split at word characters finds both kinds of runs.
-    node.onlyKeys({"type"});
     split(matchOneOf(spaceCharacters()), SplitBehavior::Removed);
     split(matchOneOf(wordCharacters()), SplitBehavior::Contiguous);
-  } else if (type == "WhitespaceSplit") {
-    node.onlyKeys({"type"});
+  } else if (isType(node, "WhitespaceSplit", {"type"})) {
     split(matchOneOf(spaceCharacters()), SplitBehavior::Removed);
-  } else if (type == "Metaspace") {
+  } else if (typeOf(node) == "Metaspace") {
     const auto [mark, scheme] = readMetaspace(node);
     if (scheme == PrependScheme::First && !out.all.empty())
       return node.at("prepend_scheme").fail("'first' after another pre-tokenizer is not supported");
@@ -224,35 +214,27 @@ void readPreTokenizer(const JsonNode &node, PreTokenizers &out) {
 }
 
 Decoder readDecoder(const JsonNode &node) {
-  const std::string type = typeOf(node);
-  if (type == "Sequence") {
-    node.onlyKeys({"type", "decoders"});
+  if (isType(node, "Sequence", {"type", "decoders"})) {
     std::vector<Decoder> all;
     for (const JsonNode &element : node.at("decoders").elements())
       all.push_back(readDecoder(element));
     return inSequence(std::move(all));
   }
-  if (type == "ByteLevel") {
-    node.onlyKeys({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+  if (isType(node, "ByteLevel", {"type", "add_prefix_space", "trim_offsets", "use_regex"}))
     return makeByteLevelDecoder();
-  }
-  if (type == "ByteFallback" || type == "Fuse") {
-    node.onlyKeys({"type"});
-    return type == "Fuse" ? makeFuseDecoder() : makeByteFallbackDecoder();
-  }
-  if (type == "Metaspace") {
+  if (isType(node, "ByteFallback", {"type"}))
+    return makeByteFallbackDecoder();
+  if (isType(node, "Fuse", {"type"}))
+    return makeFuseDecoder();
+  if (typeOf(node) == "Metaspace") {
     const auto [mark, scheme] = readMetaspace(node);
     return makeMetaspaceDecoder(mark, scheme != PrependScheme::Never);
   }
-  if (type == "Replace") {
-    node.onlyKeys({"type", "pattern", "content"});
+  if (isType(node, "Replace", {"type", "pattern", "content"}))
     return makeReplaceDecoder(readPattern(node.at("pattern")), node.at("content").text());
-  }
-  if (type == "Strip") {
-    node.onlyKeys({"type", "content", "start", "stop"});
+  if (isType(node, "Strip", {"type", "content", "start", "stop"}))
     return makeStripDecoder(readCharacter(node.at("content")), node.at("start").number(),
                             node.at("stop").number());
-  }
   refuseType(node);
   return nullptr;
 }
@@ -260,29 +242,25 @@ Decoder readDecoder(const JsonNode &node) {
 // Reads the ids that a post-processor adds around a text. `placed` is true if an earlier
 // post-processor has added ids.
 void readPostProcessor(const JsonNode &node, PipelineParts &parts, bool &placed) {
-  const std::string type = typeOf(node);
-  if (type == "Sequence") {
-    node.onlyKeys({"type", "processors"});
+  if (isType(node, "Sequence", {"type", "processors"})) {
     for (const JsonNode &element : node.at("processors").elements())
       readPostProcessor(element, parts, placed);
     return;
   }
-  if (type == "ByteLevel") { // this type only affects where tokens lie in the text
-    node.onlyKeys({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+  // This type only affects where tokens lie in the text.
+  if (isType(node, "ByteLevel", {"type", "add_prefix_space", "trim_offsets", "use_regex"}))
     return;
-  }
   if (placed)
     return node.fail("a second post-processor that adds tokens is not supported");
   placed = true;
-  if (type == "RobertaProcessing" || type == "BertProcessing") {
-    node.onlyKeys({"type", "sep", "cls", "trim_offsets", "add_prefix_space"});
-    parts.before = {node.at("cls").at(1).number()};
-    parts.after = {node.at("sep").at(1).number()};
-    return;
-  }
-  if (type != "TemplateProcessing")
+  for (const char *name : {"RobertaProcessing", "BertProcessing"})
+    if (isType(node, name, {"type", "sep", "cls", "trim_offsets", "add_prefix_space"})) {
+      parts.before = {node.at("cls").at(1).number()};
+      parts.after = {node.at("sep").at(1).number()};
+      return;
+    }
+  if (!isType(node, "TemplateProcessing", {"type", "single", "pair", "special_tokens"}))
     return refuseType(node);
-  node.onlyKeys({"type", "single", "pair", "special_tokens"});
   const JsonNode tokens = node.at("special_tokens");
   bool text = false;
   for (const JsonNode &piece : node.at("single").elements()) {
