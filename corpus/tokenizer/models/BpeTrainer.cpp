@@ -208,37 +208,23 @@ Result<BpeTrainer::Trained> BpeTrainer::train(uint32_t size, const std::string &
   Json vocabulary = Json::object();
   for (uint32_t id = 0; id < pieces.size(); ++id)
     vocabulary[pieces[id]] = id;
-  const auto byteLevel = [](bool trims) {
-    return Json{{"type", "ByteLevel"},
-                {"add_prefix_space", false},
-                {"trim_offsets", trims},
-                {"use_regex", false}};
-  };
-  const Json split = {{"type", "Split"},
-                      {"pattern", {{"Regex", kWords}}},
-                      {"behavior", "Isolated"},
-                      {"invert", false}};
-  Json file = {{"version", "1.0"}, {"truncation", nullptr}, {"padding", nullptr}};
-  file["added_tokens"] = Json::array({Json{{"id", 0},
-                                           {"content", endOfText},
-                                           {"single_word", false},
-                                           {"lstrip", false},
-                                           {"rstrip", false},
-                                           {"normalized", false},
-                                           {"special", true}}});
-  file["normalizer"] = nullptr;
-  file["pre_tokenizer"] = {{"type", "Sequence"},
-                           {"pretokenizers", Json::array({split, byteLevel(true)})}};
-  file["post_processor"] = nullptr;
-  file["decoder"] = byteLevel(true);
-  file["model"] = {{"type", "BPE"},
-                   {"dropout", nullptr},
-                   {"unk_token", nullptr},
-                   {"continuing_subword_prefix", nullptr},
-                   {"end_of_word_suffix", nullptr},
-                   {"fuse_unk", false},
-                   {"byte_fallback", false},
-                   {"ignore_merges", false}};
+  Json file = Json::parse(R"({
+    "version": "1.0", "truncation": null, "padding": null,
+    "added_tokens": [{"id": 0, "content": "", "single_word": false, "lstrip": false,
+                      "rstrip": false, "normalized": false, "special": true}],
+    "normalizer": null,
+    "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+      {"type": "Split", "pattern": {"Regex": ""}, "behavior": "Isolated", "invert": false},
+      {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}]},
+    "post_processor": null,
+    "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
+                "use_regex": false},
+    "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+              "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
+              "ignore_merges": false}
+  })");
+  file["added_tokens"][0]["content"] = endOfText;
+  file["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = kWords;
   file["model"]["vocab"] = std::move(vocabulary);
   file["model"]["merges"] = std::move(merges);
   return Trained{file.dump(1) + "\n", static_cast<uint32_t>(pieces.size())};
