@@ -11,6 +11,7 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -37,8 +38,10 @@ bool isText(const arrow::DataType &type) {
   }
 }
 
-// Returns the value of a row that is not null.
-std::string_view textAt(const arrow::Array &array, int64_t row) {
+// Returns the value of a row; nothing if it is null.
+std::optional<std::string_view> textAt(const arrow::Array &array, int64_t row) {
+  if (array.IsNull(row))
+    return std::nullopt;
   switch (array.type_id()) {
   case arrow::Type::STRING:
   case arrow::Type::BINARY:
@@ -53,13 +56,6 @@ std::string_view textAt(const arrow::Array &array, int64_t row) {
   default:
     return static_cast<const arrow::BinaryViewArray &>(array).GetView(row);
   }
-}
-
-bool isNull(const arrow::Array &array, int64_t row) {
-  if (array.IsNull(row) || array.type_id() != arrow::Type::DICTIONARY)
-    return array.IsNull(row);
-  const auto &dictionary = static_cast<const arrow::DictionaryArray &>(array);
-  return dictionary.dictionary()->IsNull(dictionary.GetValueIndex(row));
 }
 
 class Reader {
@@ -107,15 +103,11 @@ public:
     } catch (const std::exception &thrown) {
       throw std::runtime_error(place() + ": cannot be read: " + thrown.what());
     }
-    text.bytesRead = bytesBefore;
-    text.data = nullptr;
-    text.bytes = 0;
-    if (!isNull(*array, row)) {
-      const std::string_view value = textAt(*array, row);
-      text.data = value.empty() ? "" : value.data();
-      text.bytes = value.size();
+    text = {.data = nullptr, .bytes = 0, .bytesRead = bytesBefore};
+    if (const auto value = textAt(*array, row++)) {
+      text.data = value->empty() ? "" : value->data();
+      text.bytes = value->size();
     }
-    ++row;
     return true;
   }
 
