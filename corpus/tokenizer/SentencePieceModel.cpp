@@ -4,10 +4,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <functional>
-#include <initializer_list>
+#include <iterator>
 
 namespace lmc {
 
@@ -84,6 +85,12 @@ struct Reader {
     return fail(fmt::format("field {} of {} is not supported", field.number, message));
   }
 
+  // Sets a part of the model. Returns true, for eachField().
+  template <typename T> static bool set(T &part, auto value) {
+    part = value;
+    return true;
+  }
+
   bool piece(std::string_view message) {
     SentencePieceModel::Piece piece;
     const bool good = eachField(message, [&](const Field &field) {
@@ -105,12 +112,10 @@ struct Reader {
 
   // Returns true if the field describes how the model was trained, and does not affect encoding.
   static bool ofTraining(uint64_t number) {
-    for (uint64_t known :
-         {1,  2,  4,  5,  6,  7,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 25,
-          26, 30, 31, 32, 33, 34, 36, 40, 41, 42, 43, 45, 48, 49, 50, 51, 52, 53, 54, 55})
-      if (number == known)
-        return true;
-    return false;
+    constexpr uint64_t kKnown[] = {1,  2,  4,  5,  6,  7,  10, 11, 12, 13, 14, 15, 16, 17,
+                                   18, 19, 20, 21, 22, 23, 25, 26, 30, 31, 32, 33, 34, 36,
+                                   40, 41, 42, 43, 45, 48, 49, 50, 51, 52, 53, 54, 55};
+    return std::ranges::find(kKnown, number) != std::end(kKnown);
   }
 
   bool trainer(std::string_view message) {
@@ -119,23 +124,17 @@ struct Reader {
       case 3:
         if (field.value < 1 || field.value > 4)
           return fail(fmt::format("model_type {} is not supported", field.value));
-        model.kind = static_cast<SentencePieceModel::Kind>(field.value);
-        return true;
+        return set(model.kind, static_cast<SentencePieceModel::Kind>(field.value));
       case 24:
-        model.spaceAsSuffix = field.value != 0;
-        return true;
+        return set(model.spaceAsSuffix, field.value != 0);
       case 35:
-        model.byteFallback = field.value != 0;
-        return true;
+        return set(model.byteFallback, field.value != 0);
       case 44:
-        model.unknownText = field.bytes;
-        return true;
+        return set(model.unknownText, field.bytes);
       case 46:
-        model.begin = field.bytes.empty() ? "<s>" : field.bytes;
-        return true;
+        return set(model.begin, field.bytes.empty() ? "<s>" : field.bytes);
       case 47:
-        model.end = field.bytes.empty() ? "</s>" : field.bytes;
-        return true;
+        return set(model.end, field.bytes.empty() ? "</s>" : field.bytes);
       default:
         return ofTraining(field.number) || unknown("trainer_spec", field);
       }
@@ -149,17 +148,13 @@ struct Reader {
       case 6: // the rules from which the table was made
         return true;
       case 2:
-        model.charsmap = field.bytes;
-        return true;
+        return set(model.charsmap, field.bytes);
       case 3:
-        model.dummyPrefix = field.value != 0;
-        return true;
+        return set(model.dummyPrefix, field.value != 0);
       case 4:
-        model.removeExtraSpaces = field.value != 0;
-        return true;
+        return set(model.removeExtraSpaces, field.value != 0);
       case 5:
-        model.escapeSpaces = field.value != 0;
-        return true;
+        return set(model.escapeSpaces, field.value != 0);
       default:
         return unknown("normalizer_spec", field);
       }
