@@ -1,7 +1,6 @@
 #include "compiler/cost/DeviceSpec.h"
 
 #include "ground/config/Diagnostics.h"
-#include "ground/config/File.h"
 #include "ground/support/Nearest.h"
 #include "ground/support/Size.h"
 

@@ -1,7 +1,6 @@
 #include "ground/config/Config.h"
 
 #include "ground/config/Checks.h"
-#include "ground/config/File.h"
 #include "ground/config/HuggingFace.h"
 #include "ground/config/ModelFamily.h"
 #include "ground/config/Parse.h"

@@ -1,6 +1,8 @@
 // Collects the mistakes of a configuration, so that all are reported together.
 #pragma once
 
+#include "ground/support/Result.h"
+
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -14,6 +16,11 @@ struct Location {
   std::string file;
   unsigned line = 0, column = 0; // counted from 1; 0: the whole file
 };
+
+// Returns the text of a file or pipe. Unlike readTextFile of ground/support, it accepts a pipe, for
+// `lmc compile <(...)`, and its Error does not name the path, because diagnostics begin with the
+// path: "cannot be read: No such file or directory".
+Result<std::string> readFile(const std::string &path);
 
 class Diagnostics {
 public:

@@ -1,7 +1,5 @@
 #include "ground/config/HuggingFace.h"
 
-#include "ground/config/File.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
