@@ -3,7 +3,6 @@
 #pragma once
 
 #include "tools/lmc-data/write/PartialFolder.h"
-#include "tools/lmc-data/write/Publish.h"
 
 #include <nlohmann/json.hpp>
 

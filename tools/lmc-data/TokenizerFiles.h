@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ground/support/Result.h"
-#include "tools/lmc-data/write/Publish.h"
+#include "tools/lmc-data/write/PartialFolder.h"
 
 #include <string>
 #include <utility>

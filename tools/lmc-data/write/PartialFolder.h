@@ -1,10 +1,12 @@
-// The folder PATH.partial, in which a file PATH is written until it is complete.
+// The folder PATH.partial, in which a file PATH is written until it is complete, and the renames
+// that give finished files their final names together.
 #pragma once
 
 #include "ground/support/Result.h"
 
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace lmc {
 
@@ -36,5 +38,16 @@ private:
 
 // Returns the name of the folder: PATH.partial.
 std::string partialFolder(const std::string &path);
+
+struct Rename {
+  std::string from; // file or folder on the file system of `to`; "": `to` is removed
+  std::string to;
+};
+
+// Renames each `from` that exists. Several renames are of files that belong together: the old files
+// are removed before the first rename, so an old file never stands beside a new file, even if the
+// process ends too early. A single rename replaces the old file at once. If a call is interrupted,
+// a second call completes it. Error: a file cannot be removed or renamed.
+Result<void> publish(const std::vector<Rename> &renames);
 
 } // namespace lmc

@@ -4,7 +4,6 @@
 
 #include "ground/support/Result.h"
 #include "tools/lmc-data/write/PartialFolder.h"
-#include "tools/lmc-data/write/Publish.h"
 
 #include <cstdint>
 #include <memory>
