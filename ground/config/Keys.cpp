@@ -16,10 +16,7 @@ namespace lmc::config {
 keys::Rows::Rows(const ModelFamilies &families) {
   model(families);
   training();
-  optimizer();
-  learningRate();
-  memory();
-  distributed();
+  devices();
   data();
   list("phase",
        "A part of the run, with another sequence length, batch, mixture or learning rate: a table "
@@ -29,9 +26,7 @@ keys::Rows::Rows(const ModelFamilies &families) {
        "Validation with several sets, in the place of `validation` of `[data]`: a table for each "
        "set ([validation sets](data.md#validation-sets)).",
        &Rows::validation, runTime);
-  checkpoint();
-  monitoring();
-  guard();
+  run();
   target();
 }
 

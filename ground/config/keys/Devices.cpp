@@ -3,7 +3,7 @@
 
 namespace lmc::config::keys {
 
-void Rows::memory() {
+void Rows::devices() {
   section("memory", "What device memory may be used, and what is recomputed to save it.");
   using enum RecomputeMode;
   KEY(memory.budget, range(0, kUnbounded, "bytes"),
@@ -23,9 +23,7 @@ void Rows::memory() {
       "head's weights is read and written once: larger chunks are faster and take more memory. "
       "`auto` takes the fastest that meets the budget, with at most 4 GiB of logits (without a "
       "device spec 256 MiB). The chunk changes only the order in which this gradient is summed.");
-}
 
-void Rows::distributed() {
   section("distributed", "The cluster, and what is sharded over it.");
   using enum ShardingStrategy;
   KEY(distributed.nodes, range(1, 1 << 20, "nodes"), "Machines of the job.");

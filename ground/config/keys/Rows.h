@@ -57,14 +57,9 @@ private:
 
   void model(const ModelFamilies &families);
   void training();
-  void optimizer();
-  void learningRate();
-  void memory();
-  void distributed();
+  void devices();
   void data();
-  void checkpoint();
-  void monitoring();
-  void guard();
+  void run();
   void target();
   // The tables of lists.
   void group(const std::string &name);

@@ -3,7 +3,7 @@
 
 namespace lmc::config::keys {
 
-void Rows::checkpoint() {
+void Rows::run() {
   section("checkpoint", "What is saved, and how often.", runTime);
   KEY(checkpoint.interval, steps(0), defaultText("by `interval_minutes`"),
       "Steps between checkpoints; 0: only at the end.");
@@ -32,9 +32,7 @@ void Rows::checkpoint() {
   KEY(checkpoint.exportCommand, optional,
       "Command for `/bin/sh` that is run for each export of `export_interval`, such as "
       "lm-evaluation-harness ([evaluating exports](running.md#evaluating-exports)).");
-}
 
-void Rows::monitoring() {
   section("monitoring", "What is reported, and how often.", runTime);
   KEY(monitoring.logInterval, steps(1),
       "Steps between lines on the console; `metrics.jsonl` has every step.");
@@ -77,9 +75,7 @@ void Rows::monitoring() {
   KEY(generation.topP, fraction,
       "A token is drawn from the fewest tokens whose probabilities have at least this sum (nucleus "
       "sampling, arXiv 1904.09751).");
-}
 
-void Rows::guard() {
   section("guard", "When to warn of a run that goes wrong, and when to stop it.", runTime);
   KEY(guard.action, choices({"stop", "warn", "off"}),
       "What happens when the loss has diverged for good: `stop` ends the run with exit code 4 and "

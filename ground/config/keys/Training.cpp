@@ -58,9 +58,7 @@ void Rows::training() {
       "1e-5. The loss that is reported is the cross entropy. 0: none.");
   KEY(training.seed, range(0, kUnbounded), runTime,
       "Seed of all random numbers: initial weights and the order of samples.");
-}
 
-void Rows::optimizer() {
   section("optimizer", "The optimizer.", identity);
   KEY(optimizer.type, choices({"adamw", "adamw8bit", "muon"}),
       "AdamW: decay is decoupled from the gradient. `adamw8bit` keeps the moments of matrices in 8 "
@@ -117,26 +115,7 @@ void Rows::optimizer() {
        "Parameters with a weight decay, a learning rate or moments of their own: a table for each "
        "group ([parameter groups](optimizers.md#parameter-groups)).",
        &Rows::group, identity);
-}
 
-void Rows::group(const std::string &name) {
-  KEY(groupNamed(name).parameters, required,
-      "The group's parameters: patterns of their names in Hugging Face's checkpoints, such as "
-      "`*_proj.bias`. `*` is any run of characters, dots too, and `?` one character. A parameter "
-      "is of one group at most.");
-  KEY(groupNamed(name).weightDecay, range(0, 10), derived("optimizer.weight_decay"), runTimeIfGiven,
-      "If it is given, all parameters of the group decay by it, norms and biases too, and `lmc-run "
-      "--set` may change it. Otherwise matrices decay by the optimizer's, and norms and biases "
-      "with `decay_norms_and_biases`.");
-  KEY(groupNamed(name).lrMult, range(0, 1e4), runTime,
-      "The learning rate of each step, or Muon's, is multiplied by it for the group. The name is "
-      "Megatron's.");
-  KEY(groupNamed(name).optimBits, range(8, 32, "bits"), defaultText("8 with `adamw8bit`, else 32"),
-      "8 or 32: with `adamw8bit`, 32 keeps the moments of these parameters in f32. Other "
-      "optimizers have no other moments. The name is bitsandbytes'.");
-}
-
-void Rows::learningRate() {
   section("lr_schedule", "The learning rate: linear warm-up, then `style`.", runTime, identity);
   KEY(lrSchedule.style, choices(kLrStyles),
       "Shape after the linear warm-up: `wsd` is warm-up, stable, decay; `inverse_sqrt` is `lr` x "
@@ -169,6 +148,23 @@ void Rows::learningRate() {
       "The schedule begins behind this step: every other number of steps counts from it. It is for "
       "runs that go on from a checkpoint of this step or a later one "
       "([example](running.md#the-learning-rate)).");
+}
+
+void Rows::group(const std::string &name) {
+  KEY(groupNamed(name).parameters, required,
+      "The group's parameters: patterns of their names in Hugging Face's checkpoints, such as "
+      "`*_proj.bias`. `*` is any run of characters, dots too, and `?` one character. A parameter "
+      "is of one group at most.");
+  KEY(groupNamed(name).weightDecay, range(0, 10), derived("optimizer.weight_decay"), runTimeIfGiven,
+      "If it is given, all parameters of the group decay by it, norms and biases too, and `lmc-run "
+      "--set` may change it. Otherwise matrices decay by the optimizer's, and norms and biases "
+      "with `decay_norms_and_biases`.");
+  KEY(groupNamed(name).lrMult, range(0, 1e4), runTime,
+      "The learning rate of each step, or Muon's, is multiplied by it for the group. The name is "
+      "Megatron's.");
+  KEY(groupNamed(name).optimBits, range(8, 32, "bits"), defaultText("8 with `adamw8bit`, else 32"),
+      "8 or 32: with `adamw8bit`, 32 keeps the moments of these parameters in f32. Other "
+      "optimizers have no other moments. The name is bitsandbytes'.");
 }
 
 void Rows::phase(const std::string &name) {
