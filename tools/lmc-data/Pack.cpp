@@ -469,7 +469,7 @@ class Pack {
 public:
   Pack(const PackOptions &options, Packing packing)
       : options(options), packing(std::move(packing)), stamps(stampsOf(options.inputs)),
-        identity(identityOf(options, this->packing, stamps)), journal(options.output, identity) {
+        identity(identityOf(options, this->packing, stamps)) {
     paths.push_back(options.output);
     if (!options.validation.empty())
       paths.push_back(options.validation);
@@ -520,7 +520,6 @@ private:
   const Packing packing;
   const std::vector<InputStamp> stamps; // stamps of the inputs before they are read
   const nlohmann::json identity;        // everything on which the token files depend
-  const PackJournal journal;
   std::vector<std::string> paths; // paths of the token files: training, validation
   int32_t cleaned;
   PartialFolders folders; // of the token files
@@ -561,7 +560,7 @@ private:
   Result<void> openOutputs(bool resumable) {
     std::string why;
     if (resumable)
-      saved = journal.read(why);
+      saved = readPackState(options.output, identity, why);
     if (saved)
       if (Result<void> opened = openEach(); !opened) {
         why = opened.error().message;
@@ -637,7 +636,7 @@ private:
     state.counts = counts(cleaner);
     if (router)
       state.split = router->at;
-    return journal.write(state);
+    return writePackState(options.output, identity, state);
   }
 
   // Writes the rest of a file, after all documents were received.

@@ -26,10 +26,15 @@ using AuditSaved = Audit::Saved;
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(AuditSaved, findings, texts)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PackState, file, place, outputs, counts, audit, split)
 
-std::optional<PackState> PackJournal::read(std::string &why) const {
-  if (!exists(path()))
+static std::string stateOf(const std::string &output) {
+  return partialFolder(output) + "/state.json";
+}
+
+std::optional<PackState> readPackState(const std::string &output, const nlohmann::json &identity,
+                                       std::string &why) {
+  if (!exists(stateOf(output)))
     return std::nullopt;
-  auto json = readJsonObject(path(), kMaximumJournalBytes);
+  auto json = readJsonObject(stateOf(output), kMaximumJournalBytes);
   try {
     if (json && json->at("identity") == identity)
       return json->at("state").get<PackState>();
@@ -40,9 +45,11 @@ std::optional<PackState> PackJournal::read(std::string &why) const {
   return std::nullopt;
 }
 
-Result<void> PackJournal::write(const PackState &state) const {
-  return publishFile(path(), nlohmann::json{{"identity", identity}, {"state", state}}.dump(
-                                 -1, ' ', false, nlohmann::json::error_handler_t::replace));
+Result<void> writePackState(const std::string &output, const nlohmann::json &identity,
+                            const PackState &state) {
+  return publishFile(stateOf(output),
+                     nlohmann::json{{"identity", identity}, {"state", state}}.dump(
+                         -1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 nlohmann::json identityOfRelease() { return {kRelease.version, kRelease.commit}; }

@@ -29,24 +29,14 @@ struct PackState {
   SplitPosition split;
 };
 
-class PackJournal {
-public:
-  // `identity` is everything on which the token file depends. A state with another identity is not
-  // used.
-  PackJournal(const std::string &output, nlohmann::json identity)
-      : folder(partialFolder(output)), identity(std::move(identity)) {}
-
-  // Returns the state that an interrupted pack has left, or nullopt. If there is a state that
-  // cannot be used, sets `why` to a clause about the reason.
-  std::optional<PackState> read(std::string &why) const;
-  // Writes and syncs the state. The data that it counts must be on the disk before.
-  Result<void> write(const PackState &state) const;
-
-private:
-  std::string folder;
-  nlohmann::json identity;
-  std::string path() const { return folder + "/state.json"; }
-};
+// Returns the state that an interrupted pack of the token file `output` has left, or nullopt.
+// `identity` is everything on which the token file depends. If there is a state that cannot be
+// used, such as one of another identity, sets `why` to a clause about the reason.
+std::optional<PackState> readPackState(const std::string &output, const nlohmann::json &identity,
+                                       std::string &why);
+// Writes and syncs the state. The data that it counts must be on the disk before.
+Result<void> writePackState(const std::string &output, const nlohmann::json &identity,
+                            const PackState &state);
 
 // Returns the release and the commit of this program.
 nlohmann::json identityOfRelease();
