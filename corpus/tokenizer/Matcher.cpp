@@ -9,12 +9,9 @@ namespace lmc {
 Matcher matchText(std::string wanted) {
   return [wanted = std::move(wanted)](std::string_view text, std::vector<Span> &spans) {
     spans.clear();
-    size_t done = 0;
-    for (size_t at; (at = text.find(wanted, done)) != text.npos; done = at + wanted.size()) {
-      addGap(spans, done, at);
-      spans.push_back({at, at + wanted.size(), true});
-    }
-    addGap(spans, done, text.size());
+    for (size_t at = 0; (at = text.find(wanted, at)) != text.npos; at += wanted.size())
+      addMatch(spans, at, at + wanted.size());
+    addGap(spans, text.size());
     return Result<void>();
   };
 }
@@ -26,16 +23,10 @@ Matcher matchOneOf(const CodePoints &set) {
     std::fill(members.begin() + borders[i], members.begin() + borders[i + 1], true);
   return [members = std::move(members)](std::string_view text, std::vector<Span> &spans) {
     spans.clear();
-    size_t done = 0;
-    for (size_t at = 0; at < text.size();) {
-      const size_t begin = at;
-      if (!members[readUtf8(text, at)])
-        continue;
-      addGap(spans, done, begin);
-      spans.push_back({begin, at, true});
-      done = at;
-    }
-    addGap(spans, done, text.size());
+    for (size_t begin = 0, at = 0; at < text.size(); begin = at)
+      if (members[readUtf8(text, at)])
+        addMatch(spans, begin, at);
+    addGap(spans, text.size());
     return Result<void>();
   };
 }

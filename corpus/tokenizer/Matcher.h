@@ -17,10 +17,15 @@ struct Span {
   size_t begin, end;
   bool match;
 };
-// Adds the gap [begin, end) between two matches, unless it is empty.
-inline void addGap(std::vector<Span> &spans, size_t begin, size_t end) {
-  if (begin < end)
+// Adds the gap [end of the last span, end), unless it is empty.
+inline void addGap(std::vector<Span> &spans, size_t end) {
+  if (const size_t begin = spans.empty() ? 0 : spans.back().end; begin < end)
     spans.push_back({begin, end, false});
+}
+// Adds a match, and the gap before it.
+inline void addMatch(std::vector<Span> &spans, size_t begin, size_t end) {
+  addGap(spans, begin);
+  spans.push_back({begin, end, true});
 }
 
 // Sets `spans` to the matches in `text` (valid UTF-8) and the gaps between them. They cover the

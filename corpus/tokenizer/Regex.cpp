@@ -104,11 +104,10 @@ Result<void> search(regex_t *code, std::string_view text, std::vector<Span> &spa
     const size_t first = found->beg[0], last = found->end[0];
     if (first == last)
       return Error{"an expression that can match the empty string is not supported"};
-    addGap(spans, done, first);
-    spans.push_back({first, last, true});
+    addMatch(spans, first, last);
     done = last;
   } while (done < text.size());
-  addGap(spans, done, text.size());
+  addGap(spans, text.size());
   return {};
 }
 
