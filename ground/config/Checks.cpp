@@ -71,8 +71,7 @@ void familyKeys(const CheckedJob &job) {
   }
 }
 
-// Reports keys that the Hugging Face class of the export ignores, because the exported model would
-// differ from the trained model.
+// Reports keys that the Hugging Face class of the export ignores: the exported model would differ.
 void exported(const CheckedJob &job) {
   for (const std::string &path : job.provenance.broken)
     if (path.rfind("model.", 0) == 0)

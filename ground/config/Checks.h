@@ -1,5 +1,4 @@
-// Applies the rules that concern several keys: derives defaults from other keys, and checks that
-// keys agree.
+// The rules between several keys: derives defaults from other keys, and checks that keys agree.
 #pragma once
 
 #include "ground/config/Diagnostics.h"
@@ -44,8 +43,7 @@ struct CheckedJob {
   }
 };
 
-// Reports each missing required key of a job of `family` (null if unknown), and adds it to
-// `broken`.
+// Reports each missing required key of a job of `family` (null: unknown), and adds it to `broken`.
 void checkRequired(const KeyTable &keys, const ModelFamily *family, Provenance &provenance,
                    Diagnostics &diagnostics);
 
@@ -61,8 +59,7 @@ std::string nearestDivisors(int64_t n, int64_t value);
 // Reports keys that contradict each other. Must run after deriveDefaults.
 void checkTogether(const CheckedJob &job);
 
-// Reports patterns of [[optimizer.group]] that match no parameter of the model, and parameters that
-// patterns of two groups match.
+// Reports patterns of [[optimizer.group]] that match no parameter, and parameters of two groups.
 void checkPatterns(const CheckedJob &job, const std::vector<std::string> &parameters);
 
 } // namespace lmc::config

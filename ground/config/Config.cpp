@@ -16,8 +16,7 @@ namespace {
 
 using namespace lmc::config;
 
-// Stores assignments in order: a later one of a key replaces an earlier one. Adds keys with errors
-// to `broken`.
+// Stores assignments in order. Adds keys with errors to `broken`.
 void assignAll(const std::vector<Assignment> &assignments, Config &config, Provenance &provenance,
                Diagnostics &diagnostics) {
   for (const Assignment &assignment : assignments) {
@@ -31,8 +30,8 @@ void assignAll(const std::vector<Assignment> &assignments, Config &config, Prove
   }
 }
 
-// Returns the last assignment of model.config in the file and the overrides. This config.json must
-// be read before any key is assigned, because all other keys override its values.
+// Returns the last assignment of model.config. This config.json must be read before any key is
+// assigned, because all other keys override its values.
 const Assignment *findModelConfig(const ParsedFile &file,
                                   const std::vector<Assignment> &overrides) {
   const Assignment *found = nullptr;

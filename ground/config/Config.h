@@ -1,8 +1,7 @@
 // The configuration of a training job: its TOML file, parsed, completed with defaults, and checked.
 //
-// All facts about a key (type, unit, range, choices, default, doc, whether `lmc-run --set` may
-// change it) are in one table, ground/config/keys. Parsing, the error messages and docs/config.md
-// use that table. Fixed defaults are the initial values of the fields below.
+// ground/config/keys has one table with all facts about each key. Parsing, the error messages and
+// docs/config.md use that table. Fixed defaults are the initial values of the fields below.
 #pragma once
 
 #include "ground/settings/LrSettings.h"
@@ -150,9 +149,8 @@ struct DistributedConfig {
   double expertCapacity = 0;    // rows at a time, in multiples of the average; 0: all at once
 
   int64_t ranks() const { return nodes * devicesPerNode; }
-  // Return the number of ranks that divide the state among themselves (a group), and the number of
-  // such groups. Their product is ranks(). The members with number i of all groups have the same
-  // piece. Ranks are numbered node by node, and a group has consecutive ranks.
+  // Return the number of ranks in a group, which divides the state among its ranks, and the number
+  // of groups. A group has consecutive ranks.
   int64_t shardRanks() const;
   int64_t replicateRanks() const { return ranks() / shardRanks(); }
   bool dividesGradients() const;
@@ -297,24 +295,21 @@ struct Config {
   std::vector<std::string> settingWarnings;
 };
 
-// Returns an Error, "it must be ...", for a target.device that no target of the compiler
-// (compiler/kernels/Target.h) accepts.
+// Returns an Error, "it must be ...", for a target.device that the compiler does not have.
 using CheckDevice = std::function<Result<void>(const std::string &device)>;
 
-// Returns the names of the parameters of a job's model (parameterNames() in
-// models/decoder/Model.h).
+// Returns the names of the parameters of a job's model.
 using ListParameters = std::function<std::vector<std::string>(const Config &)>;
 
-// Reads `path` as a job of one of `families`, applies `overrides` ("section.key=TOML value or bare
-// word", in order), sets defaults, and checks every value and the rules between keys (heads divide
-// hidden, KV heads divide heads, MBS x GAS x ranks = GBS, decay_iters <= train_iters ...).
-// `[model] config = "config.json"` reads Hugging Face's file; keys in the TOML override it. The
-// Error reports all mistakes together, each as a line "FILE:LINE:COLUMN: error: ...". Without
-// `checkDevice`, every target.device is accepted. Without `listParameters`, the patterns of
-// [[optimizer.group]] are not compared with the model's parameters.
+// Reads the job `path`, sets defaults, and checks every value and the rules between keys, such as
+// "heads divide hidden". `overrides` are texts "section.key=VALUE", in order. Keys in the file
+// override those of the config.json that `[model] config` names. The Error reports all mistakes
+// together, each as a line "FILE:LINE:COLUMN: error: ...".
 //
-// If the job has phases, the result is the job in phase `phase` (from 0): the values of [[phase]]
-// are in the place of those of [training].
+// `checkDevice` checks target.device, and `listParameters` gives the names that the patterns of
+// [[optimizer.group]] must match. If one of the two is null, its check is left out.
+//
+// If the job has phases, [training] has the values of phase `phase` (from 0).
 Result<Config> loadConfig(const std::string &path, const std::vector<std::string> &overrides,
                           const ModelFamilies &families, const CheckDevice &checkDevice = nullptr,
                           size_t phase = 0, const ListParameters &listParameters = nullptr);

@@ -17,9 +17,8 @@ struct Location {
   unsigned line = 0, column = 0; // counted from 1; 0: the whole file
 };
 
-// Returns the text of a file or pipe. Unlike readTextFile of ground/support, it accepts a pipe, for
-// `lmc compile <(...)`, and its Error does not name the path, because diagnostics begin with the
-// path: "cannot be read: No such file or directory".
+// Returns the text of a file or pipe, such as that of `lmc compile <(...)`. The Error does not name
+// the path, because diagnostics begin with it: "cannot be read: No such file or directory".
 Result<std::string> readFile(const std::string &path);
 
 class Diagnostics {
@@ -35,8 +34,7 @@ public:
   size_t count() const { return entries.size(); }
   // Returns the first message without its location, as one line; "" if there is none.
   std::string firstMessage() const;
-  // Returns the messages, one line each: files in the order of their first messages, and the
-  // messages of a file in the order of their locations.
+  // Returns the messages, one a line, sorted by file (in the order of first messages) and location.
   std::string text() const;
 
 private:

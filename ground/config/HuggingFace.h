@@ -6,9 +6,9 @@
 
 namespace lmc::config {
 
-// Converts the file `path`, a config.json of one of the families of `keys`, to assignments of
-// [model] keys. A key that the file leaves out gets the default of the family's Hugging Face class.
-// Keys that do not affect training are ignored; keys that lmc cannot support are errors.
+// Converts the config.json `path` to assignments of [model] keys. A key that the file leaves out
+// gets the default of the Hugging Face class. Keys that do not affect training are ignored. Keys
+// that lmc cannot support are errors.
 std::vector<Assignment> importHuggingFaceConfig(const std::string &path, const KeyTable &keys,
                                                 Diagnostics &diagnostics);
 

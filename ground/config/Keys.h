@@ -19,9 +19,8 @@ using Field = std::variant<int64_t *, uint64_t *, double *, bool *, std::string 
                            std::vector<std::string> *, std::vector<int64_t> *, DataType *,
                            RecomputeMode *, ShardingStrategy *, RopeScalingType *>;
 
-// A word that a key accepts. For a key of an enum or integer type, the word stands for `value`. Of
-// several words with the same value, the first is the canonical spelling, and the others are
-// aliases.
+// A word that a key accepts. In a key of an enum or integer type, it stands for `value`. The first
+// of several words with the same value is the canonical spelling.
 struct Choice {
   const char *name = "";
   int value = 0;
@@ -73,11 +72,10 @@ const Section *findSection(std::string_view name);
 // If `section` is a table of a list ("data.source.web"), returns the list ("data.source"); else
 // nullptr.
 const Section *listOf(std::string_view section);
-// Returns the section's header as the user writes it: "[data]", or "[[data.source]] web".
+// Returns the section's header: "[data]", or "[[data.source]] web".
 std::string headerText(std::string_view section);
 
-// All keys: those that every job has, those of families, and those of tables of lists. They are in
-// the order of docs/config.md; the keys of a section are adjacent.
+// All keys, in the order of docs/config.md. The keys of a section are adjacent.
 class KeyTable {
 public:
   explicit KeyTable(const ModelFamilies &families);
@@ -89,8 +87,8 @@ public:
   std::list<Key>::const_iterator end() const { return keys.end(); }
   // Returns the key with this name or alias; nullptr if there is none.
   const Key *find(std::string_view section, std::string_view name) const;
-  // Returns the key with this path ("data.source.web.paths"), or nullptr if there is none. If the
-  // path names a table of a list whose keys are missing here, adds them.
+  // Returns the key with this path ("data.source.web.paths"), or nullptr. Adds the keys of a table
+  // of a list if the path names such a table and its keys are missing.
   const Key *reach(std::string_view path);
   bool hasSection(std::string_view section) const; // that has keys
 

@@ -1,5 +1,5 @@
 // The facts about a model family (Llama, Mistral) that the configuration needs. models/families
-// defines the families. The configuration names none of them: it gets them as a list.
+// defines the families.
 #pragma once
 
 #include "ground/config/Keys.h"
@@ -33,31 +33,26 @@ struct ModelFamily {
   const char *className = "";
 
   // The keys of [model] that only some families have, this family among them. familyKey()
-  // (keys/Traits.h) makes them; the keys of all families are in keys/Model.cpp. A key has the same
-  // name in config.json. In a job of a family without the key, it is an error. If several families
-  // have the same key, each has its own default, and all other facts about the key are those of the
-  // first of these families.
+  // (keys/Traits.h) makes them. If several families have the same key, each has its own default;
+  // all other facts about the key are those of the first of these families.
   std::vector<config::Key> keys = {};
-  // The names of keys of keys/Model.cpp that this family does not have: in a job, such a key is an
-  // error. "rope_scaling" stands for all keys of [model.rope_scaling].
+  // The names of keys of keys/Model.cpp that are an error in a job of this family. "rope_scaling"
+  // stands for all keys of [model.rope_scaling].
   std::vector<std::string> absent = {};
-  // The names of [model] keys that the family's Hugging Face class (Python, in the library
-  // transformers) ignores. An import of config.json ignores them, too. A job that is exported as
-  // this class must not set them.
+  // The names of [model] keys that the family's Hugging Face class ignores. An import of
+  // config.json ignores them, too. A job that is exported as this class must not set them.
   std::vector<std::string> ignored = {};
   // What the Hugging Face class takes for keys that config.json leaves out, if this differs from
   // the defaults of [model].
   config::Json defaults = config::Json::object();
-  // Keys with another name in config.json: {other name, name of the key}. The class reads both
-  // names, and writes the other name.
+  // Keys with another name in config.json: {other name, name of the key}.
   std::vector<std::pair<const char *, const char *>> otherNames = {};
   // Keys of config.json for which lmc supports only one value, and this value.
   config::Json onlyValues = {{"hidden_act", "silu"},
                              {"attention_dropout", 0.0},
                              {"partial_rotary_factor", 1.0},
                              {"use_sliding_window", false}};
-  // Keys of config.json that are probabilities of dropout. lmc has no dropout: it takes them as 0,
-  // with a warning if they are larger.
+  // Probabilities of dropout in config.json. lmc takes them as 0, with a warning if they are not.
   std::vector<std::string> dropouts = {};
   // The default of model.intermediate_size is this times hidden_size; 0: the key is required.
   int64_t intermediateRatio = 0;
@@ -67,14 +62,12 @@ struct ModelFamily {
 
   // Reports keys that contradict each other. Null: the family has no such checks.
   void (*check)(const config::CheckedJob &job) = nullptr;
-  // If this family's own Hugging Face class cannot compute the model, returns the family as whose
-  // class the model is exported; else nothing. Null: the own class can compute every model.
+  // If this family's own Hugging Face class cannot compute the model, returns the family whose
+  // class can; else nothing. Null: the own class can compute every model.
   std::optional<Export> (*exportElsewhere)(const ModelConfig &model) = nullptr;
-  // Returns the keys of an exported config.json that describe the model, without those that all
-  // Hugging Face classes share. Null: Llama's keys.
+  // Returns the keys of an exported config.json that only this class has. Null: Llama's keys.
   config::Json (*modelKeys)(const ModelConfig &model) = nullptr;
-  // Adds to an exported config.json the keys of [model] that only some Hugging Face classes know.
-  // Null: the family's class has no such keys.
+  // Adds to an exported config.json the keys of [model] that only some classes know. Null: none.
   void (*writeConfig)(const ModelConfig &model, config::Json &json) = nullptr;
   // Returns the model's graph as data. Parameters have the names of Hugging Face's checkpoints.
   Decoder (*decoder)(const ModelConfig &model) = nullptr;

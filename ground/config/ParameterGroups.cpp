@@ -7,9 +7,8 @@
 
 namespace lmc {
 
-// Returns the number of insertions, deletions and replacements of characters that turn `parameter`
-// into a name that `pattern` matches: the edit distance, where `*` takes any run of characters and
-// `?` any character.
+// Returns the edit distance of a pattern and a name: the number of characters to insert, delete or
+// replace. `*` matches any run of characters, and `?` any character.
 static size_t distance(std::string_view pattern, std::string_view parameter) {
   // row[j] is the distance between the pattern's first i and the parameter's first j characters.
   std::vector<size_t> row(parameter.size() + 1);

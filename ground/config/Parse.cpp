@@ -23,8 +23,7 @@ std::vector<std::string> namesIn(const KeyTable &keys, std::string_view section)
   return names;
 }
 
-// Finds a key that was written in the wrong section: returns the first key of any section with this
-// name, else with this alias, else nullptr.
+// Returns the first key of any section with this name, else with this alias, else nullptr.
 const Key *findAnywhere(const KeyTable &keys, std::string_view name) {
   for (const Key &key : keys)
     if (key.name == name)
@@ -46,9 +45,8 @@ struct Unknown {
   std::vector<std::string> meant; // paths of keys
 };
 
-// Returns a hint for a name that `section` does not have: a key of another section, or lmc's
-// counterpart of another program's name. The message continues an error ("; it belongs to [data]");
-// it is "" if there is no hint.
+// Returns a hint for a name that `section` does not have: the section with this key, or lmc's key
+// for another program's name. The message continues an error ("; it belongs to [data]"), or is "".
 Unknown hintFor(const KeyTable &keys, std::string_view section, std::string_view name) {
   const auto belongsTo = [](const Key &key) -> Unknown {
     return {fmt::format("; it belongs to {}", headerText(key.section)), {key.path()}};
@@ -103,8 +101,8 @@ Unknown unknownTable(const KeyTable &keys, const Section &list, std::string_view
       {}};
 }
 
-// Returns the section that the user probably meant by an unknown section; "" if there is none. Only
-// the last part counts: Fast-LLM's [training.checkpoint] stands for [checkpoint].
+// Returns the section that the user probably meant, or "". Only the last part of the name counts:
+// Fast-LLM's [training.checkpoint] stands for [checkpoint].
 std::string sectionMeant(std::string_view name) {
   if (lastPart(name) != name && findSection(lastPart(name)))
     return std::string(lastPart(name));
@@ -114,8 +112,7 @@ std::string sectionMeant(std::string_view name) {
   return nearestName(name, names);
 }
 
-// Returns true if an unknown section is probably a misspelt section of lmc. Its keys are then not
-// reported.
+// Returns true if the section is probably a misspelt one of lmc. Its keys are then not reported.
 bool isMisspelt(std::string_view section) {
   if (listOf(section))
     return true;

@@ -22,22 +22,20 @@ struct ParsedFile {
   bool valid = false; // false if the text has a syntax error of TOML
   std::vector<Assignment> assignments;
   std::map<std::string, Location> sections; // headers of sections and of tables of lists
-  // Paths of the known keys that misspelt names probably stand for. These keys are not reported as
-  // missing, too.
+  // Known keys that misspelt names probably stand for. They are not reported as missing, too.
   std::set<std::string> misspelt;
 };
 
-// Parses the text of the file `path`, and adds the keys of each table of a list to `keys`. Unknown
-// sections and keys are errors that suggest the nearest known name. A table of a list without a
-// name, or with the name of another table, is an error. Parsing stops at the first syntax error.
+// Parses the text of the file `path`, up to the first syntax error. Adds the keys of each table of
+// a list to `keys`. An error about an unknown section or key suggests the nearest known name.
 ParsedFile parseToml(const std::string &text, const std::string &path, KeyTable &keys,
                      Diagnostics &diagnostics);
 
 // Returns `text` without spaces and tabs at its ends.
 std::string trimmed(const std::string &text);
 
-// Parses texts of the form "section.key=VALUE" in order; VALUE is a TOML value or a bare word. The
-// key may be of a table of a list that the file has: "data.source.web.weight".
+// Parses texts "section.key=VALUE" in order; VALUE is a TOML value or a bare word. The key may be
+// of a table of a list that the file has: "data.source.web.weight".
 std::vector<Assignment> parseOverrides(const std::vector<std::string> &overrides,
                                        const KeyTable &keys, Diagnostics &diagnostics);
 

@@ -89,8 +89,7 @@ private:
     return {};
   }
 
-  // Computes the defaults that derive from settings that `--set` has changed. Other settings keep
-  // the plan's values.
+  // Computes the defaults that derive from settings that `--set` has changed.
   Result<void> deriveDefaults() {
     std::map<std::string, std::string> moved; // changed texts; each follows an earlier key
     for (Setting &entry : entries) {

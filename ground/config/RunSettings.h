@@ -1,5 +1,4 @@
-// The settings of a run: those of a plan, with the changes of `lmc-run --set`. The table of keys
-// that reads a job's TOML file reads them, too.
+// The settings of a run: those of a plan, with the changes of `lmc-run --set`.
 #pragma once
 
 #include "ground/config/Config.h"
@@ -17,10 +16,9 @@ struct RunSettings {
   Config config;
   SettingTable table; // the texts of all settings, each with its origin
 
-  // Reads the settings of `plan`, applies `overrides` in order, and then computes each default that
-  // derives from a changed setting. An override has the form "section.key=VALUE", as for `lmc
-  // compile --set`. Error: the plan does not have a key, or does not allow it to change at run
-  // time.
+  // Reads the settings of `plan` and applies `overrides` ("section.key=VALUE") in order. Then
+  // computes the defaults that derive from changed settings. Error: the plan does not have a key,
+  // or does not allow it to change at run time.
   static Result<RunSettings> read(const plan::Plan &plan,
                                   const std::vector<std::string> &overrides);
 };

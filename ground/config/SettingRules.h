@@ -21,17 +21,17 @@ std::vector<SettingFault> settingFaults(const Config &config, const SettingTable
 // Returns the keys of [lr_schedule].
 LrKeys lrKeys(const Config &config, const SettingTable &table);
 
-// Returns the keys of a phase's own schedule, which begins at the first step of the phase. Keys of
-// the decay that the phase does not give are those of [lr_schedule].
+// Returns the keys of a phase's own schedule, which begins at the first step of the phase. Keys
+// that the phase does not give are those of [lr_schedule].
 LrKeys phaseLrKeys(const Config &config, const SettingTable &table, const PhaseConfig &phase);
 
-// Returns the number of steps between two checkpoints; 0: only the end makes a checkpoint. It
-// follows from checkpoint.interval or checkpoint.interval_minutes, whichever was given later.
-// `stepSeconds` are the predicted seconds of a step (0: there is no prediction).
+// Returns the number of steps between two checkpoints; 0: only the end makes one. It follows from
+// checkpoint.interval or checkpoint.interval_minutes, whichever was given later. `stepSeconds` is
+// the predicted time of a step in seconds; 0: there is no prediction.
 int64_t checkpointInterval(const Config &config, const SettingTable &table, double stepSeconds);
 
-// Returns a warning if the job saves nothing before its end and will, by the prediction, take more
-// than half an hour; else "".
+// Returns a warning if the job saves nothing before its end and is predicted to take more than half
+// an hour; else "".
 std::string unsavedWarning(const Config &config, const SettingTable &table, double stepSeconds);
 
 // Returns the multiples of `n` next below and above `value`, for error messages: "8 or 16".

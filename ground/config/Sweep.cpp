@@ -23,8 +23,8 @@ struct SweepSetting {
   std::string label;               // label of a varied key in file names: "lr"
 };
 
-// Splits `text` at the commas that are neither in quotes nor in brackets. A text whose quotes or
-// brackets do not match stays one part; the parser of values then reports the mistake.
+// Splits `text` at the commas outside of quotes and brackets. If these do not match, returns the
+// whole text; the parser of values then reports the mistake.
 std::vector<std::string> splitAtCommas(const std::string &text) {
   std::vector<std::string> parts(1);
   char quote = 0;
@@ -83,8 +83,7 @@ SweepSetting readSetting(const std::string &text, KeyTable &keys) {
   return setting;
 }
 
-// Returns a value in a form for file names that needs no quotes in a shell: removes quotes and
-// brackets, and turns other special characters into dashes.
+// Returns a value in a form for file names that needs no quotes in a shell.
 std::string fileText(const std::string &value) {
   std::string text;
   for (const char c : value)
@@ -112,8 +111,7 @@ Result<void> checkValues(const SweepSetting &setting) {
   return {};
 }
 
-// Sets the label of each varied key: the last part of its path, or the whole path if several varied
-// keys have the same last part.
+// Sets the label of each varied key: its last part, or its path if several have the same last part.
 void setLabels(std::vector<SweepSetting> &settings) {
   for (SweepSetting &setting : settings) {
     if (setting.values.size() < 2)

@@ -16,16 +16,15 @@ struct SweepJob {
 // The maximum number of jobs of a sweep, and of bytes of their names (a file name may have 255).
 inline constexpr size_t kMaxSweepJobs = 1000, kMaxSweepName = 180;
 
-// Returns a job for each combination of values; the values of the last key vary fastest. If no key
-// has several values, returns one job. `settings` are the texts of `--set`.
+// Returns a job for each combination of values; the values of the last key vary fastest. `settings`
+// are the texts of `--set`.
 //
-// For numbers, sizes, booleans and keys with choices, commas separate values. A text without
-// choices and a list may contain commas (guard.skip_steps=120,130-140), so each value of such a key
-// must be in quotes or brackets: data.train="a.bin","b.bin".
+// Commas separate values. Each value of a key whose text may contain commas must be in quotes or
+// brackets: data.train="a.bin","b.bin". Without them, guard.skip_steps=120,130-140 is one value.
 //
 // Errors, as lines that begin with "--set: error: ": a value is missing beside a comma, or given
-// twice; a varied key is given again; there are too many jobs, or their names are too long. Unknown
-// keys and wrong values are no errors here, because loadConfig() reports them.
+// twice; a varied key is given again; there are too many jobs, or their names are too long.
+// loadConfig() reports unknown keys and wrong values.
 Result<std::vector<SweepJob>> expandSettings(const std::vector<std::string> &settings,
                                              const ModelFamilies &families);
 

@@ -22,8 +22,7 @@ struct OtherValue {
 using Value = std::variant<bool, int64_t, double, std::string, std::vector<std::string>,
                            std::vector<int64_t>, OtherValue>;
 
-// Checks `value` against the key's type, range and choices, and stores it. Error: a sentence that
-// names the key.
+// Checks `value` against the key's type, range and choices, and stores it. The Error names the key.
 Result<void> assign(const Key &key, const Value &value, Config &config);
 
 // Returns the key, with its value in `config`, in the form that the plan stores.

@@ -1,15 +1,11 @@
-// Prints a JSON Schema of a job's TOML file from the table of keys. With it, editors complete and
-// check a job.
+// Prints a JSON Schema of a job's TOML file from the table of keys, for editors.
 //
-// The schema checks each key alone: its type, range and choices, and which keys are missing,
-// unknown or given twice. Only loadConfig() checks relations between keys (heads divide
-// hidden_size), and what needs other files. The schema is stricter in one point: choices must be in
-// lower case, because an editor completes them from a list of texts.
+// The schema checks each key alone. Only loadConfig() checks relations between keys (heads divide
+// hidden_size), and what needs other files. The schema accepts choices in lower case only.
 //
-// The schema's version is draft-07, the newest one whose conditions (if, then, else) Taplo, a TOML
-// editor, checks. Taplo completes keys of `properties` and the alternatives of `anyOf`, but not the
-// contents of `allOf`, `then` or `else`. The schema therefore uses these three only to say which
-// keys are required.
+// The version is draft-07, the newest whose conditions (if, then, else) the TOML editor Taplo
+// checks. Taplo does not complete keys in `allOf`, `then` or `else`. The schema therefore uses
+// these only to say which keys are required.
 
 #include "ground/config/Keys.h"
 #include "ground/config/ModelFamily.h"
@@ -25,8 +21,8 @@ namespace {
 
 using namespace lmc::config;
 
-// Returns markdown without links to other pages: "[mixtures](data.md#mixtures)" becomes
-// "mixtures: docs/data.md#mixtures". An editor cannot follow a path that is relative to docs/.
+// Returns markdown without links, which an editor cannot follow: "[mixtures](data.md#mixtures)"
+// becomes "mixtures: docs/data.md#mixtures".
 std::string withoutLinks(const std::string &markdown) {
   std::string text;
   size_t done = 0;
@@ -70,9 +66,8 @@ Json integerType(const Key &key) {
     schema["type"] = {"integer", "string"};
     schema["pattern"] = R"(^([0-9]+\.?[0-9]*|\.[0-9]+) *(B|[KMGT]i?B)?$)";
   } else if (!key.choices.empty()) {
-    // The range (`minimum`, `maximum`) is not inside `anyOf`, so that the error for a number
-    // outside of the range names the bound. A range restricts only numbers, so texts are still
-    // accepted.
+    // The range is not inside `anyOf`, so that the error for a number outside of it names the
+    // bound.
     schema["anyOf"] = Json::array({schema, Json::object({{"enum", choicesJson(key)}})});
     schema["type"] = {"integer", "string"};
   }
@@ -116,8 +111,7 @@ Json typeOf(const Key &key) {
   return std::visit(type, key.field(config));
 }
 
-// Returns the default as a TOML value; null if the default is not a fixed value that the key
-// accepts.
+// Returns the default as a TOML value; null if the default is no fixed value.
 Json defaultOf(const Key &key) {
   if (key.required || !key.derived.key.empty())
     return nullptr;
@@ -155,8 +149,7 @@ std::string description(const Key &key) {
 // Returns a schema that requires all of these keys and allows any others.
 Json having(const std::vector<std::string> &names) { return Json::object({{"required", names}}); }
 
-// Returns a schema that accepts a table [model] if it has the key `architecture` with one of
-// `names`.
+// Returns a schema that accepts a table [model] whose `architecture` is one of `names`.
 Json isArchitecture(const std::vector<std::string> &names) {
   Json schema = having({"architecture"});
   schema["properties"]["architecture"]["enum"] = names;

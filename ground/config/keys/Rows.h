@@ -12,8 +12,7 @@
 
 namespace lmc::config::keys {
 
-// With these upper bounds, and those in the files of the groups, every product of sizes
-// (parameters, tokens, bytes) is below 2^63.
+// With these upper bounds, and those in the other files, all products of sizes are below 2^63.
 constexpr double kMaxLayers = 4096, kMaxPositions = 1 << 26, kMaxSteps = 1e12;
 constexpr double kMaxInt32 = 2147483647;
 

@@ -1,9 +1,7 @@
-// Traits: the facts about a key in its row of the table of keys. A trait has the name of the member
-// of Key that it sets:
+// Traits: the facts about a key in its row of the table. A trait has the name of the member of Key
+// that it sets. A text without a trait is the key's doc.
 //
 //   makeKey("seed", field, range(0, kUnbounded), runTime, identity, "Seed of all random numbers.")
-//
-// A text without a trait is the key's doc.
 #pragma once
 
 #include "ground/config/Keys.h"
@@ -59,7 +57,7 @@ inline void required(Key &key) { key.required = true; }
 inline void runTime(Key &key) { key.runTime = true; }
 inline void runTimeIfGiven(Key &key) { key.runTimeIfGiven = true; }
 inline void identity(Key &key) { key.identity = true; }
-// Undo runTime and identity for a key, in a section whose keys have these traits.
+// Undo runTime and identity of the section for a key.
 inline void compiled(Key &key) { key.runTime = false; }
 inline void sameModel(Key &key) { key.identity = false; }
 
@@ -78,8 +76,7 @@ Key makeKey(std::string name, std::function<Field(Config &)> field, const Traits
 }
 
 // Returns a key of [model] that only some families have. Its value is stored in
-// ModelConfig::familyValues[name], and is `initial` at first. Families that have the same key may
-// have different initial values.
+// ModelConfig::familyValues[name]. Each family may have its own `initial` value.
 template <typename... Traits>
 Key familyKey(const char *name, FamilyValue initial, const Traits &...traits) {
   const auto field = [=](Config &config) {
