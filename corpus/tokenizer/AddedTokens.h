@@ -1,5 +1,5 @@
-// Added tokens: special tokens, and tokens that a user added. They are found in a text before a
-// pre-tokenizer splits it.
+// Added tokens: special tokens, and tokens that a user added. They are found before a pre-tokenizer
+// splits the text.
 #pragma once
 
 #include "corpus/tokenizer/models/Trie.h"
@@ -30,20 +30,19 @@ struct Part {
   uint32_t id;
 };
 
-// Finds tokens in a text from left to right. Of the tokens that begin at one byte, it takes the
-// longest.
+// Finds tokens in a text from left to right, at each byte the longest.
 class TokenFinder {
 public:
   // No two tokens may have the same pattern.
   explicit TokenFinder(std::vector<AddedToken> tokens = {});
 
   bool empty() const { return tokens.empty(); }
-  // Sets `parts` to parts that together cover the text. A token whose id is in `asText` stays text;
-  // find() adds the byte at which such a token begins to `spelled`.
+  // Sets `parts` to parts that cover the text. A token whose id is in `asText` stays text; its
+  // first byte is added to `spelled`.
   void find(std::string_view text, const IdSet &asText, std::vector<Part> &parts,
             std::vector<size_t> &spelled) const;
-  // Returns the index of the longest token with which `text` begins, and sets `end` to the number
-  // of its bytes; kNoId if there is none.
+  // Returns the index of the longest token with which `text` begins, or kNoId. Sets `end` to its
+  // number of bytes.
   uint32_t longest(std::string_view text, size_t &end) const;
   bool mayBegin(char byte) const { return begins[static_cast<uint8_t>(byte)]; }
 

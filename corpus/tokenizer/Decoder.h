@@ -18,16 +18,16 @@ int byteOfPiece(const std::string &piece);
 
 // Maps GPT-2's characters for bytes back to the bytes. Bytes that are not UTF-8 become U+FFFD.
 Decoder makeByteLevelDecoder();
-// Turns each run of pieces "<0xHH>" into the text of its bytes. If these are not valid UTF-8, each
-// piece of the run becomes U+FFFD.
+// Turns each run of pieces "<0xHH>" into the text of its bytes. If this text is not valid UTF-8,
+// each piece becomes U+FFFD.
 Decoder makeByteFallbackDecoder();
 // Joins all pieces into one.
 Decoder makeFuseDecoder();
 // Turns each `mark` into a space; with `dropsFirst`, removes the marks of the first piece instead.
 Decoder makeMetaspaceDecoder(std::string mark, bool dropsFirst);
 Decoder makeReplaceDecoder(Matcher matcher, std::string content);
-// Removes up to `start` characters `content` at the beginning of each piece, and up to `stop` at
-// its end.
+// Removes up to `start` times `content` from the beginning of each piece, and up to `stop` from its
+// end.
 Decoder makeStripDecoder(std::string content, size_t start, size_t stop);
 
 } // namespace lmc

@@ -115,7 +115,7 @@ static double serdeNumber(std::string_view text, double nearest) {
       continue;
     }
     const uint64_t digit = text[at] - '0';
-    // After the first digit that does not fit into 64 bits, digits only change the exponent.
+    // Digits after the first that does not fit into 64 bits only change the exponent.
     full |= significand > (UINT64_MAX - digit) / 10;
     if (!full)
       significand = significand * 10 + digit;

@@ -1,5 +1,4 @@
-// Reads a JSON file. A key that the program does not know is an error, which names the key's path
-// in the file.
+// Reads a JSON file. A key that the program does not know is an error with the key's path.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -15,7 +14,7 @@
 namespace lmc {
 
 // A value and its path in the file, such as "pre_tokenizer.pretokenizers[1].behavior". After a
-// mistake in the file, functions return an empty value. `fault` keeps the first mistake.
+// mistake, functions return an empty value.
 class JsonNode {
 public:
   JsonNode(const nlohmann::json &value, std::string path, std::optional<std::string> &fault)
@@ -50,9 +49,8 @@ private:
   std::optional<std::string> *fault;
 };
 
-// Parses JSON, and reads real numbers as Rust's serde_json does: it takes the digits as an integer,
-// and multiplies or divides that by a power of ten. The last bit may thus differ from that of the
-// nearest double. Returns nothing if the text is not JSON.
+// Parses JSON; returns nothing if `text` is not JSON. Reads real numbers as Rust's serde_json does,
+// so the last bit may differ from that of the nearest double.
 std::optional<nlohmann::json> parseLikeSerde(std::string_view text);
 
 } // namespace lmc

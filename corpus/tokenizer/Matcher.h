@@ -1,5 +1,4 @@
-// Matchers find the places in a text that pre-tokenizers and normalizers change: matches of a
-// regular expression, characters of a set, or a string.
+// Matchers find the places in a text that pre-tokenizers and normalizers change.
 #pragma once
 
 #include "corpus/tokenizer/unicode/Unicode.h"
@@ -28,20 +27,17 @@ inline void addMatch(std::vector<Span> &spans, size_t begin, size_t end) {
   spans.push_back({begin, end, true});
 }
 
-// Sets `spans` to the matches in `text` (valid UTF-8) and the gaps between them. They cover the
-// text in order, and none is empty. Error: the search needs too much memory or time, or the
-// expression matches the empty string, as a* does. Several threads may call a matcher at the same
-// time.
+// Sets `spans` to the matches in `text` (valid UTF-8) and the gaps between them, in order; none is
+// empty. Error: the search needs too much memory or time, or the expression matches the empty
+// string, as a* does. Several threads may call a matcher at the same time.
 using Matcher = std::function<Result<void>(std::string_view text, std::vector<Span> &spans)>;
 
-// Compiles a regular expression with Oniguruma, the library with which `tokenizers` searches.
-// Error: one clause ("'\X' is not supported in a regular expression") if Oniguruma refuses the
-// expression, or if the expression's meaning depends on Oniguruma's version of Unicode.
+// Compiles a regular expression with Oniguruma, as `tokenizers` does. Error: one clause, such as
+// "'\X' is not supported in a regular expression".
 //
-// `tokenizers` has another version of Unicode. Therefore Oniguruma reads character classes (\p{L},
-// \s) from the tables of unicode/. An expression is refused if it has a class without a table
-// ([:alpha:], \p{Greek}), borders of grapheme clusters (\X), or, where case does not matter, a
-// character that is not ASCII.
+// `tokenizers` has another version of Unicode than Oniguruma. Therefore character classes (\p{L},
+// \s) are read from the tables of unicode/. Other expressions that depend on the version are
+// refused: [:alpha:], \p{Greek}, \X, and, where case does not matter, characters beyond ASCII.
 Result<Matcher> matchRegex(std::string_view pattern);
 // Matches `wanted`, which must not be empty.
 Matcher matchText(std::string wanted);

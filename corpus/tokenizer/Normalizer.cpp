@@ -7,8 +7,7 @@ namespace lmc {
 
 namespace {
 
-// Returns a normalizer that replaces each character by itself: append(text, c) appends the
-// replacement of c to `text`.
+// Returns a normalizer that replaces each character c by what append(text, c) appends.
 template <typename Append> Normalizer perCharacter(Append append) {
   return [append](std::string &text, bool &cutBegin) -> Result<void> {
     std::string result;

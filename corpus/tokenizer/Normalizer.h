@@ -10,7 +10,7 @@
 namespace lmc {
 
 // Changes valid UTF-8 to valid UTF-8; an empty text stays empty. Sets `cutBegin` if the new first
-// character does not come from the old first character. Metaspace's scheme "first" needs to know.
+// character does not come from the old one, which Metaspace's scheme "first" needs to know.
 using Normalizer = std::function<Result<void>(std::string &text, bool &cutBegin)>;
 
 Normalizer makeNormalForm(NormalForm form);
@@ -20,8 +20,7 @@ Normalizer makeStrip(bool left, bool right);
 Normalizer makePrepend(std::string text);
 Normalizer makeReplace(Matcher matcher, std::string content);
 Normalizer makeNmt();
-// Applies `charsmap`, the table of replacements in a model file of SentencePiece. Error: the table
-// is damaged.
+// Applies the table of replacements of a model of SentencePiece. Error: the table is damaged.
 Result<Normalizer> makePrecompiled(std::string_view charsmap);
 
 } // namespace lmc

@@ -222,8 +222,7 @@ Result<std::string> Pipeline::textOf(const std::string &piece) const {
 }
 
 Result<std::vector<std::optional<uint64_t>>> Pipeline::bytesOfTokens() const {
-  // What the decoder makes of a space and of a newline tells its kind. Only whole characters can
-  // tell: parts of characters become U+FFFD.
+  // What the decoder makes of a space and of a newline tells its kind.
   LMC_LET(space, textOf(byteCharacters()[' ']));
   LMC_LET(newline, textOf(bytePiece('\n')));
   const bool isByteLevel = *space == " ", hasBytePieces = *newline == "\n";

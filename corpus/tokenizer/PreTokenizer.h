@@ -12,23 +12,21 @@
 
 namespace lmc {
 
-// The words of a text, in the order of the text; none is empty. A word is a view of the text, or of
-// `storage` if a pre-tokenizer has changed the word.
+// The words of a text, in order; none is empty. A word is a view of the text, or of `storage` if a
+// pre-tokenizer has changed it.
 struct Words {
   std::vector<std::string_view> views;
   std::deque<std::string> storage;
   std::vector<Span> spans; // for searches
 };
 
-// Splits each word, and may change it. `atBegin` is true if the first word begins where the
-// document begins.
+// Splits each word, and may change it. With `atBegin`, the first word begins the document.
 using PreTokenizer = std::function<Result<void>(Words &words, bool atBegin)>;
 
 // Splits words at the matches of `matcher`; with `invert`, at the gaps between matches.
 PreTokenizer makeSplit(Matcher matcher, SplitBehavior behavior, bool invert);
 
-// The words before which Metaspace puts its mark if they do not begin with it: the first word of a
-// document, none, or all.
+// The words before which Metaspace puts a missing mark: the first one of a document, none, or all.
 enum class PrependScheme { First, Never, Always };
 // Replaces spaces with `mark`, a character. With `split`, splits before each mark.
 PreTokenizer makeMetaspace(std::string mark, PrependScheme scheme, bool split);

@@ -14,16 +14,16 @@ namespace lmc {
 
 namespace {
 
-// A class of characters. Oniguruma prescribes the form of `ranges`: the number of ranges, then the
-// first and the last character of each range.
+// A class of characters. The form of `ranges` is Oniguruma's: the number of ranges, then the first
+// and the last character of each range.
 struct Class {
   std::string_view name;
   CodePoints set;
   std::vector<OnigCodePoint> ranges;
 };
 
-// Returns the classes that an expression can name, by number. For \s, \w and \d, the numbers are
-// Oniguruma's; our numbers for properties (\p{L}) are larger than all of Oniguruma's.
+// Returns the classes that an expression can name, by number. The numbers of \s, \w and \d are
+// Oniguruma's; the numbers of properties (\p{L}) are larger than all of Oniguruma's.
 const std::map<OnigCtype, Class> &classes() {
   static const auto all = [] {
     std::map<OnigCtype, Class> map;
@@ -44,8 +44,7 @@ const std::map<OnigCtype, Class> &classes() {
   return all;
 }
 
-// Sets Oniguruma's limits, and returns Oniguruma's encoding UTF-8 with one change: \s, \w, \d and
-// properties (\p{L}) have the characters that classes() says, not those of Oniguruma's tables.
+// Sets Oniguruma's limits. Returns its encoding UTF-8 with the classes of classes().
 OnigEncoding encoding() {
   constexpr unsigned long kMostSteps = 1'000'000'000; // of one search, which takes seconds
   static OnigEncodingType own = [] {
@@ -56,8 +55,8 @@ OnigEncoding encoding() {
           return int(number);
       return ONIGERR_INVALID_CHAR_PROPERTY_NAME;
     };
-    // Outside of brackets, \w matches six more characters below 256 in every version of Oniguruma
-    // than `ranges` contains. Therefore Oniguruma itself judges characters below 256.
+    // Outside of brackets, Oniguruma's \w matches six characters below 256 that `ranges` does not
+    // have.
     type.is_code_ctype = [](OnigCodePoint c, OnigCtype number) {
       const auto found = classes().find(number);
       return c < 256 || found == classes().end() ? OnigEncodingUTF8.is_code_ctype(c, number)
@@ -111,8 +110,7 @@ Result<void> search(regex_t *code, std::string_view text, std::vector<Span> &spa
   return {};
 }
 
-// Compiles an expression. Does not check whether its meaning depends on Oniguruma's version of
-// Unicode.
+// Compiles an expression, whatever its meaning depends on.
 Result<Matcher> compile(std::string_view pattern) {
   const auto *begin = reinterpret_cast<const OnigUChar *>(pattern.data());
   regex_t *code;

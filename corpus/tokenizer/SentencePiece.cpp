@@ -60,16 +60,15 @@ private:
   Trie trie;                 // only for Unigram: the pieces
   std::vector<float> scores; // only for Unigram; scores[unknown] is that of an unknown character
   float largestScore = 0;    // only for Unigram: the largest absolute score
-  // True for each ASCII character but the space that the normalizer keeps if an ASCII character
-  // follows.
+  // True for each ASCII character but the space that stays as it is before an ASCII character.
   std::array<bool, 256> simple{};
   bool spaceIsSimple = false; // true if a space stays as it is before an ASCII character
 
   Result<void> initializeBpe();
   void initializeUnigram();
   void normalize(std::string_view text, std::string &result) const;
-  // Normalizes the beginning of `text`. Returns the result and the number of bytes of `text` that
-  // it replaces.
+  // Normalizes the beginning of `text`. Returns the result and the number of bytes that it
+  // replaces.
   std::pair<std::string_view, size_t> normalizeFront(std::string_view text) const;
 };
 
@@ -177,8 +176,7 @@ Result<void> SentencePiece::initializeBpe() {
         extra.push_back(std::move(character));
     }
   }
-  // Every way to divide a piece into two symbols is a merge. Merges to pieces of equal score have
-  // equal rank.
+  // Every way to divide a piece into two symbols is a merge, ranked by the score of the piece.
   const std::vector<float> order(scores.begin(), scores.end());
   struct Pair {
     uint32_t left, right;
@@ -214,7 +212,7 @@ void SentencePiece::initializeUnigram() {
     const auto &[text, score, type] = model.pieces[id];
     if (type == Type::Normal)
       lowest = std::min(lowest, score);
-    // The score of a user-defined piece is so high that the piece is chosen wherever it is found.
+    // A user-defined piece is chosen wherever it is found, because its score is so high.
     const auto bonus = static_cast<float>(0.1 * (static_cast<int>(text.size()) - 1));
     scores.push_back(type == Type::UserDefined ? bonus : score);
     if (type == Type::Normal || type == Type::UserDefined) {
@@ -408,9 +406,9 @@ private:
   }
 
   // Appends the ids of the segmentation with the highest sum of scores. As in `sentencepiece`, one
-  // float sums the scores of the whole text. Its rounding decides between close segmentations of a
-  // word, so these depend on the text before the word. The cache keeps, with a segmentation, a
-  // limit: the segmentation is certain if the absolute sum before the word is below the limit.
+  // float sums the scores of the whole text, so its rounding may decide between close segmentations
+  // of a later word. The cache keeps a limit for a segmentation: it is certain if the absolute sum
+  // before the word is below the limit.
   void encodeUnigram(std::string_view text, std::vector<uint32_t> &ids) {
     words.clear();
     if (tokenizer.cutsAtSpaces)
@@ -472,12 +470,12 @@ private:
   };
   static constexpr uint32_t kNoPlace = UINT32_MAX;
   std::vector<Best> best;
-  // Results of segment(): the pieces, and a limit. They are the best pieces after every text of
-  // which the absolute sum of scores is below the limit.
+  // Results of segment(): the pieces, and a limit. The pieces are the best after every text whose
+  // absolute sum of scores is below the limit.
   std::vector<uint32_t> segmentation;
   float certainBelow = 0;
 
-  // Finds the best segmentation of a word after text with the sum `score`. Returns the sum of both.
+  // Finds the best segmentation of a word after text with the sum `score`. Returns the new sum.
   float segment(std::string_view word, const float score) {
     best.assign(word.size() + 1, {});
     best[0].score = score;
@@ -524,9 +522,8 @@ private:
       margin = std::min(margin, best[end].score - best[end].second);
     }
     std::reverse(segmentation.begin(), segmentation.end());
-    // A sum of n numbers has an error of at most n / 2 units in the last place, so the difference
-    // of two sums has an error of at most n units. Both the margin here and the margin of this word
-    // after another text have such an error.
+    // A sum of n numbers has an error of at most n / 2 units in the last place. The margin is a
+    // difference of two sums, here and after another text.
     const float units = static_cast<float>(characters + 2) * FLT_EPSILON;
     const float reach = static_cast<float>(characters) * tokenizer.largestScore;
     certainBelow = std::min(kReset, margin / units - std::abs(score) - reach) - reach;

@@ -22,13 +22,12 @@ enum class SpecialTokens { Text, Parse, Error };
 // Returns the mode with the name "text", "parse" or "error". Error: there is no such mode.
 Result<SpecialTokens> parseSpecialTokens(std::string_view name);
 
-// Encodes texts, one after the other. An encoder remembers the ids of words that it has seen.
-// Therefore each thread needs its own encoder.
+// Encodes texts. An encoder remembers the ids of words, so each thread needs its own encoder.
 class Encoder {
 public:
   virtual ~Encoder() = default;
-  // Appends the ids of `text` (valid UTF-8), but not before() and after(). Errors: a character has
-  // no token, or only a border token; the text spells a special token and the mode is Error; a
+  // Appends the ids of `text` (valid UTF-8), without before() and after(). Errors: a character has
+  // no token but a border token, or none; the text spells a special token and the mode is Error; a
   // regular expression needs too much memory.
   Result<void> encode(std::string_view text, std::vector<uint32_t> &ids);
   // Returns the number of spelled special tokens that this encoder has encoded as text.
@@ -50,21 +49,19 @@ protected:
 
 class Tokenizer {
 public:
-  // Reads a tokenizer.json, or a .model of SentencePiece. An Error names the file and the part that
-  // is not supported: "a/tokenizer.json: pre_tokenizer.type: 'BertPreTokenizer' is not supported".
+  // Reads a tokenizer.json, or a .model of SentencePiece. The Error names the file and the part:
+  // "a/tokenizer.json: pre_tokenizer.type: 'BertPreTokenizer' is not supported".
   static Result<std::shared_ptr<const Tokenizer>> open(const std::string &path);
   virtual ~Tokenizer() = default;
 
-  // Makes encoders for `count` threads. The tokenizer must outlive them. `borders` are the ids of
-  // border tokens: unless `mode` is Parse, no text becomes one of them. Error: `mode` is Parse, and
-  // the tokenizer is a model of SentencePiece.
+  // Makes encoders for `count` threads. The tokenizer must outlive them. Unless `mode` is Parse, no
+  // text becomes an id of `borders`. Error: a model of SentencePiece has no mode Parse.
   virtual Result<std::vector<std::unique_ptr<Encoder>>>
   encoders(size_t count, SpecialTokens mode, std::span<const uint32_t> borders = {}) const = 0;
   // Returns the text of ids. Ids without a token are left out.
   virtual Result<std::string> decode(std::span<const uint32_t> ids) const = 0;
-  // Returns, for each id below vocabulary(), the number of bytes of text that the id stands for: 1
-  // for a space mark and for a byte piece, 0 for a special token and for an unused id, and nothing
-  // for the token of unknown characters.
+  // Returns, for each id below vocabulary(), the number of bytes of its text. It is 1 for a space
+  // mark or a byte piece, 0 for a special token or an unused id, and nothing for the unknown token.
   virtual Result<std::vector<std::optional<uint64_t>>> bytesOfTokens() const = 0;
   // Returns the id of the token that the file writes as `token`, if there is such a token.
   virtual std::optional<uint32_t> idOf(std::string_view token) const = 0;

@@ -1,4 +1,4 @@
-// Reads tokenizer.json. The format, and the default of each key, are those of `tokenizers` 0.23.3
+// Reads tokenizer.json. Its format and its defaults are those of `tokenizers` 0.23.3
 // (github.com/huggingface/tokenizers).
 
 #include "corpus/tokenizer/JsonNode.h"
@@ -196,8 +196,7 @@ void readPreTokenizer(const JsonNode &node, PreTokenizers &out) {
     split(matchOneOf(punctuationCharacters()),
           behavior ? readBehavior(*behavior) : SplitBehavior::Isolated);
   } else if (isType(node, "Whitespace", {"type"})) {
-    // The words are runs of word characters, and runs of characters that are neither word
-    // characters nor spaces. A split at word characters finds both kinds of runs.
+    // A split at word characters also finds the runs of characters that are no word characters.
     split(matchOneOf(spaceCharacters()), SplitBehavior::Removed);
     split(matchOneOf(wordCharacters()), SplitBehavior::Contiguous);
   } else if (isType(node, "WhitespaceSplit", {"type"})) {
@@ -239,8 +238,7 @@ Decoder readDecoder(const JsonNode &node) {
   return nullptr;
 }
 
-// Reads the ids that a post-processor adds around a text. `placed` is true if an earlier
-// post-processor has added ids.
+// Reads the ids that a post-processor adds around a text. Sets `placed` if it adds some.
 void readPostProcessor(const JsonNode &node, PipelineParts &parts, bool &placed) {
   if (isType(node, "Sequence", {"type", "processors"})) {
     for (const JsonNode &element : node.at("processors").elements())
@@ -368,8 +366,8 @@ std::unique_ptr<Model> readUnigram(const JsonNode &node) {
   return orFail(node, makeUnigram(std::move(options)));
 }
 
-// Reads the added tokens. As in `tokenizers`, the ids in the file do not count: a token of the
-// model keeps its id, and the others get ids from the size of the vocabulary on.
+// Reads the added tokens. As in `tokenizers`, a token of the model keeps its id, and the others get
+// ids from the size of the vocabulary on.
 void readAddedTokens(const JsonNode &node, PipelineParts &parts) {
   auto next = static_cast<uint32_t>(parts.model->size());
   StringMap<uint32_t> known;

@@ -43,8 +43,7 @@ Result<void> BpeTrainer::add(std::string_view document) {
 namespace {
 
 // The training of byte pair encoding (Sennrich et al., "Neural Machine Translation of Rare Words
-// with Subword Units", 2016): repeatedly merges the most frequent pair of neighbouring symbols. Of
-// equally frequent pairs, it merges the one with the lowest symbols.
+// with Subword Units", 2016). Of equally frequent pairs, it merges the one with the lowest symbols.
 class Training {
 public:
   using Pair = std::pair<uint32_t, uint32_t>;
@@ -69,7 +68,7 @@ public:
       const int64_t now = counts[top.pair];
       if (now == top.count && now > 0)
         return top.pair;
-      // The entry of the queue held an older count of this pair. Adds one with the present count.
+      // The count of the entry was outdated. Adds one with the present count.
       if (now > 0 && now < top.count)
         queue.push({now, top.pair});
     }

@@ -23,10 +23,9 @@ public:
     std::string json;    // the text of a tokenizer.json
     uint32_t tokens = 0; // in its vocabulary
   };
-  // Makes a tokenizer of `size` tokens, in this order: the special token `endOfText`, the 256
-  // bytes, and the results of merges, the most frequent pair first. If the documents have too few
-  // pairs, there are fewer tokens. Error: `size` is below 257, the documents have no word, or
-  // checkEndOfText() returns an Error.
+  // Makes a tokenizer of at most `size` tokens: the special token `endOfText`, the 256 bytes, and
+  // the results of merges, the most frequent pair first. Error: `size` is below 257, the documents
+  // have no word, or checkEndOfText() fails.
   Result<Trained> train(uint32_t size, const std::string &endOfText) const;
 
 private:

@@ -73,8 +73,8 @@ void mergeLong(const MergeTable &merges, const IdSet *forbidden, uint32_t *symbo
     const Pair pair = queue.top();
     queue.pop();
     Symbol &left = list[pair.left];
-    // Skips a pair that no longer exists. A symbol that was merged into its left neighbour has the
-    // id kNoId.
+    // Skips a pair that no longer exists. A symbol has the id kNoId after a merge into its
+    // neighbour.
     if (left.id != pair.leftId || left.next == kEnd || list[left.next].id != pair.rightId)
       continue;
     Symbol &right = list[left.next];

@@ -55,16 +55,14 @@ private:
 };
 
 // Merges the symbols from index `begin` on until no pair can be merged. Each merge takes the pair
-// of the lowest rank; of pairs of equal rank, the first. No merge results in an id of `forbidden`,
-// which may be null.
+// of the lowest rank, and of several the first. No result is in `forbidden`, which may be null.
 void mergeSymbols(const MergeTable &merges, const IdSet *forbidden, std::vector<uint32_t> &symbols,
                   size_t begin);
 
 // The character that SentencePiece writes for a space.
 inline constexpr std::string_view kSpaceMark = "\u2581";
-// Returns true if `piece` has a space mark (kSpaceMark) after another character. If this is false
-// for all pieces of a vocabulary, no merge joins a space mark with the character before the mark,
-// and a text can be cut there.
+// Returns true if `piece` has a space mark after another character. If no piece of a vocabulary has
+// one, no merge crosses the place before a space mark, and a text can be cut there.
 bool hasInnerMark(std::string_view piece);
 // Cuts `text` before each space mark that follows another character.
 void cutBeforeMarks(std::string_view text, std::vector<std::string_view> &parts);

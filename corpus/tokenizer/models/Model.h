@@ -45,10 +45,9 @@ struct Vocabulary {
 class Model {
 public:
   virtual ~Model() = default;
-  // Appends the ids of a word that is not empty. A character (in a byte-level vocabulary: a byte)
-  // whose token is in `forbidden`, which may be null, is encoded as an unknown character. Error: a
-  // character is unknown, and the vocabulary has no token for unknown characters. Several threads
-  // may call encode() at the same time.
+  // Appends the ids of a word that is not empty. A character whose token is in `forbidden`, which
+  // may be null, is encoded as an unknown character. Error: the vocabulary has no token for unknown
+  // characters. Several threads may call encode() at the same time.
   virtual Result<void> encode(std::string_view word, const IdSet *forbidden,
                               std::vector<uint32_t> &ids) const = 0;
   virtual const Vocabulary &vocabulary() const = 0;
@@ -56,8 +55,7 @@ public:
   virtual std::optional<uint32_t> unknown() const = 0;
   // Returns the number of tokens by the count of the library that made the file.
   virtual size_t size() const = 0;
-  // Cuts a text into parts. The ids of the text are those of the parts, one after the other. The
-  // default is one part.
+  // Cuts a text into parts whose ids, one after the other, are those of the text.
   virtual void cut(std::string_view text, std::vector<std::string_view> &parts) const {
     parts.push_back(text);
   }
@@ -92,8 +90,8 @@ std::string bytePiece(int byte);
 
 // Returns GPT-2's map from bytes to characters. By this map, any bytes become text.
 const std::vector<std::string> &byteCharacters();
-// Returns the bytes that byteCharacters() maps to the characters of `text`; nothing if it does not
-// have one of them.
+// Returns the bytes that byteCharacters() maps to `text`; nothing if a character stands for no
+// byte.
 std::optional<std::string> bytesOfCharacters(std::string_view text);
 
 } // namespace lmc

@@ -11,12 +11,11 @@
 namespace lmc {
 
 // A double array (Aoe, "An Efficient Digital Search Algorithm by Using a Double-Array Structure",
-// 1989). The child of node n for byte b is c = base(n) ^ b, if parent(c) is n; otherwise n has no
-// child for b. Node 0 is the root.
+// 1989). If node n has a child for byte b, it is c = base(n) ^ b, and parent(c) is n. Node 0 is the
+// root.
 class Trie {
 public:
-  // Adds the string `key`, whose memory must stay valid until finish(). It must not be empty, and
-  // must not have been added before.
+  // Adds a new string, which is not empty. Its memory must stay valid until finish().
   void add(std::string_view key, uint32_t value) { keys.emplace_back(key, value); }
   // Must be called after the last add() and before the first child().
   void finish();

@@ -12,9 +12,8 @@
 
 namespace lmc {
 
-// A hash table with open addressing, whose slots point into an array of numbers of 32 bits. An
-// entry has: the length of the word in bytes, the number of ids, the note (a float), the word
-// with zeros up to a whole number, and the ids.
+// A hash table with open addressing, whose slots point into an array of 32-bit numbers. An entry
+// has the word's bytes, the number of ids, the note, the word (padded with zeros), and the ids.
 class WordCache {
 public:
   struct Known {
@@ -41,8 +40,8 @@ public:
     return std::nullopt;
   }
 
-  // Adds a word that find() does not know; a word that is too long is not added. If the cache is
-  // full, forgets all other words first.
+  // Adds a word that find() does not know, unless it is too long. A full cache first forgets all
+  // words.
   void add(std::string_view word, std::span<const uint32_t> ids, float note = 0) {
     if (word.size() > kLongestWord || ids.size() > UINT16_MAX)
       return;
@@ -66,7 +65,7 @@ public:
     ++words;
   }
 
-  // Prefetch the memory that find() reads for a word: first its slot, some time later its entry.
+  // Prefetch the memory that find() reads: first the slot, some time later the entry.
   void loadSlot(uint64_t hash) const { __builtin_prefetch(&slots[hash & (kSlots - 1)]); }
   void loadEntry(uint64_t hash) const {
     __builtin_prefetch(entries.data() + slots[hash & (kSlots - 1)].entry);

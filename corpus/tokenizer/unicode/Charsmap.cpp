@@ -55,8 +55,7 @@ std::optional<Charsmap::Match> Charsmap::find(std::string_view text, bool shorte
     node ^= offset(unit);
     if (!hasLeaf(unit))
       continue;
-    // In a damaged table, a replacement may begin in the middle of a character, or a string may
-    // end in the middle of one. Such an entry is ignored.
+    // Ignores an entry of a damaged table that begins or ends in the middle of a character.
     if (continuesCharacter(replacements[value(units[node])]) ||
         (i + 1 < text.size() && continuesCharacter(text[i + 1])))
       continue;

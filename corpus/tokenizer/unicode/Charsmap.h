@@ -1,8 +1,8 @@
 // SentencePiece's table of replacements ("precompiled_charsmap"): strings, and what each becomes.
 //
-// The format: the size of a trie in bytes (uint32), the trie, and the replacements with a zero byte
-// after each. The trie is a double array of Darts-clone (github.com/s-yata/darts-clone). Its value
-// for a string is the byte at which the string's replacement begins.
+// The format: the bytes of a trie (uint32), the trie, and the replacements with a zero byte after
+// each. The trie is a double array of Darts-clone (github.com/s-yata/darts-clone). Its value for a
+// string is the byte at which the replacement begins.
 #pragma once
 
 #include "ground/support/Result.h"

@@ -22,14 +22,13 @@ template <const auto &Flips> const CodePoints &setOf() {
   return set;
 }
 
-// Returns the value of `c` in a table of numbers (first code point << 8 | value), one per run of
-// code points with the same value.
+// Returns the value of `c` in a table of runs (first code point << 8 | value).
 uint32_t valueAt(std::span<const uint32_t> runs, char32_t c) {
   return *std::prev(std::upper_bound(runs.begin(), runs.end(), uint32_t(c) << 8 | 0xff)) & 0xff;
 }
 
-// A map from code points to strings, given as two tables: pairs (code point, index << 8 | length),
-// and the code points of all strings, in which `index` and `length` name a range.
+// A map from code points to strings. Two tables give it: pairs (code point, index << 8 | length),
+// and the text, in which `index` and `length` name a range.
 class Strings {
 public:
   Strings(std::span<const uint32_t> entries, std::span<const uint32_t> text) : text(text) {

@@ -1,5 +1,5 @@
 // Properties of code points as PyPI's `tokenizers` has them. Its parts use several versions of
-// Unicode, so a property can have two tables. make-unicode-tables.py generates the tables.
+// Unicode, so a property can have two tables (make-unicode-tables.py).
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ namespace regex {
 // "\s" and "[\w]".
 const CodePoints &space();
 const CodePoints &word();
-// Returns the set of each \p{NAME}. A name is a general category ("Lu"), a group of categories
-// ("L") or the script "Han".
+// Returns the sets of \p{NAME}: general categories ("Lu"), groups of them ("L") and the script
+// "Han".
 std::map<std::string_view, CodePoints> properties();
 } // namespace regex
 

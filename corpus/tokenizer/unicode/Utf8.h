@@ -42,17 +42,15 @@ constexpr void stepBack(std::string_view text, size_t &at) {
 
 void appendUtf8(std::string &text, char32_t c);
 
-// Returns the number of bytes of the character with which `bytes` begins, or 0 if it does not begin
-// with a character. `bytes` must not be empty.
+// Returns the number of bytes of the character with which `bytes` (not empty) begins; 0 if there is
+// none.
 size_t validUtf8Length(std::string_view bytes);
 
-// Returns the first characters of a valid UTF-8 text in quotes, for an error message of one line.
-// Control characters are written as "\n" or "\x1b".
+// Returns the first characters of valid UTF-8 in quotes, as one line: '\n' is written as "\n".
 std::string inQuotes(std::string_view text);
 
-// Returns `bytes` with U+FFFD in the place of each "maximal subpart" (Unicode 15, chapter 3.9): the
-// longest beginning of a character that is not complete, or one byte that begins none. Python's
-// errors="replace" and Rust's from_utf8_lossy do the same.
+// Returns `bytes` with U+FFFD in the place of each "maximal subpart" that is no character (Unicode
+// 15, chapter 3.9), as Python's errors="replace" and Rust's from_utf8_lossy do.
 std::string replaceInvalidUtf8(std::string_view bytes);
 
 } // namespace lmc
