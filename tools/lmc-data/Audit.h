@@ -1,5 +1,4 @@
-// Finds what is harmful in the documents that `lmc-data pack` reads: repeated documents, control
-// characters and lost characters (U+FFFD).
+// Finds harmful documents: repeated ones, control characters and lost characters (U+FFFD).
 #pragma once
 
 #include "tools/lmc-data/input/Documents.h"
@@ -24,7 +23,7 @@ struct Finding {
   std::string example() const;
 };
 
-// Counts occurrences in documents, which may arrive in another order than that of the files.
+// Counts occurrences in documents, which may arrive in any order.
 struct Occurrences {
   uint64_t count = 0, documents = 0;
   std::map<uint64_t, std::string> first; // places of the first documents, by their ordinals
@@ -37,8 +36,8 @@ struct Occurrences {
 
 class Audit : public DocumentReceiver {
 public:
-  // The maximum number of different texts that are remembered, at about 43 bytes each (0.7 GiB of
-  // memory). A repetition of a text that is not remembered is not found.
+  // The maximum number of different texts that are remembered, at about 43 bytes each (0.7 GiB).
+  // Repetitions of other texts are not found.
   static constexpr uint64_t kRemembered = 1 << 24;
 
   // Passes all documents that it receives to `next`.
@@ -71,7 +70,7 @@ public:
   Result<void> keepIn(const std::string &folder);
   Result<Saved> save();
   // Continues with the state that another process has saved in FOLDER. `before` are the files that
-  // this process has read completely. Error: FOLDER/texts has fewer texts than `saved` counts.
+  // were read completely. Error: FOLDER/texts has fewer texts than `saved` counts.
   Result<void> resume(const std::string &folder, const Saved &saved,
                       const std::vector<std::pair<std::string, InputFormat>> &before);
 

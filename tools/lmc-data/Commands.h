@@ -1,5 +1,5 @@
-// The commands of lmc-data. Each function adds its command to the command line and returns the
-// function that runs it, which prints a report to stdout, or returns an Error that main() prints.
+// The commands of lmc-data. Each function adds its command to the command line, and returns the
+// function that runs it.
 #pragma once
 
 #include "runtime/data/TokenFile.h"
@@ -31,14 +31,12 @@ DataCommand addExportCommand(CommandLine &line);
 // Error: a file is damaged.
 Result<void> inspectCheckpoint(const std::string &path, bool verify, bool json);
 
-// Returns the token that ends the documents of the file: `given` if it is set; else, if the file
-// has a table of documents, the token that the file names (nothing if it names none); else a guess,
-// the id of GPT-2 or of Llama 3.
+// Returns the token that ends the documents of the file: `given` if it is set, else what the table
+// of documents names. Without a table, it is a guess: the id of GPT-2 or of Llama 3.
 std::optional<uint32_t> separatorOf(const TokenFile &file, std::optional<uint32_t> given);
 
-// Adds an option whose text parse(text) turns into a Result with the value for `target`. The
-// message of an Error of parse() is a clause, which follows "NAME=TEXT: ". `target` must live until
-// the command line is parsed.
+// Adds an option whose value is parse(text), a Result. The message of its Error follows
+// "NAME=TEXT: ". `target` must live until the command line is parsed.
 template <typename Parse, typename Target>
 void addParsedOption(Command &command, const std::string &name, const std::string &placeholder,
                      Parse parse, Target &target, const std::string &description) {
@@ -54,12 +52,11 @@ void addParsedOption(Command &command, const std::string &name, const std::strin
       description);
 }
 
-// Adds the option --format, which corresponds to data.format of lmc-run. `format` must live until
-// the command line is parsed.
+// Adds the option --format, the data.format of lmc-run. `format` must live until the command line
+// is parsed.
 void addFormatOption(Command &command, DataFormat &format);
 
-// Adds the options for reading documents: --format, --document-separator, --field, --nulls and
-// --invalid-utf8. `options` must live until the command line is parsed.
+// Adds the options for reading documents. `options` must live until the command line is parsed.
 struct DocumentOptions;
 void addDocumentOptions(Command &command, DocumentOptions &options);
 

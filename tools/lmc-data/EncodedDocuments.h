@@ -1,5 +1,5 @@
-// Encodes documents with a tokenizer, in several threads, and writes the tokens. The result does
-// not depend on the number of threads.
+// Encodes documents in several threads, and writes the tokens. The result does not depend on the
+// number of threads.
 #pragma once
 
 #include "corpus/tokenizer/Tokenizer.h"
@@ -26,15 +26,15 @@ public:
     void add(const Counts &other);
   };
 
-  // Makes encoders for `threads` threads; 0: one thread per processor. What the references name
-  // must outlive the object. Error: that of Tokenizer::encoders.
+  // Makes encoders for `threads` threads; 0: one per processor. The references must outlive the
+  // object.
   static Result<std::unique_ptr<EncodedDocuments>> create(const Tokenizer &tokenizer,
                                                           const DocumentTokens &borders,
                                                           SpecialTokens mode, uint32_t threads,
                                                           TokenFileWriter &writer);
 
-  // Adds a document (valid UTF-8). Documents are encoded and written in batches. Error: a document
-  // of the batch, which the message names, cannot be encoded, or tokens cannot be written.
+  // Adds a document (valid UTF-8). Error: a document of the present batch cannot be encoded, or
+  // tokens cannot be written.
   Result<void> add(std::string document, const DocumentName &name);
   Result<void> finish();
   const Counts &counts() const { return total; }

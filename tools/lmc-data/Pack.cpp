@@ -1,9 +1,8 @@
 // lmc-data pack: converts documents to tokens. A token is a byte, or a token of a tokenizer.
 //
-// Exactly one end-of-document token separates two documents. End-of-document tokens that the text
-// itself has at the edges of a document are removed, because two in a row would teach a model to
-// produce two. With a validation file, the input is read twice: the first reading finds the lengths
-// of the documents, on which the split into training and validation data depends.
+// Exactly one end-of-document token separates two documents, because two in a row would teach a
+// model to produce two. With a validation file, the input is read twice: the first reading finds
+// the lengths of the documents, which the split into training and validation data needs.
 
 #include "ground/support/Number.h"
 #include "runtime/checkpoint/RunTokenizer.h"
@@ -64,8 +63,7 @@ struct Packing {
   std::vector<uint16_t> bytesOfTokens; // bytes of text per token, as in the token file
 };
 
-// Receives the text of documents, without the end-of-document bytes at their edges, in pieces that
-// are never empty.
+// Receives documents without the end-of-document bytes at their edges. No piece is empty.
 struct CleanReceiver {
   virtual ~CleanReceiver() = default;
   virtual Result<void> text(std::string_view piece) = 0;
@@ -221,13 +219,13 @@ struct Split {
 };
 
 // Chooses about the share `fraction` of the text as validation data. `total`, the sum of the
-// lengths in bytes, must be at least 2.
+// lengths in bytes, is at least 2.
 Split splitOf(const std::vector<uint64_t> &lengths, uint64_t total, double fraction) {
   Split split;
   const double target = fraction * total;
   split.cut = total - std::clamp<uint64_t>(std::llround(target), 1, total - 1);
-  // Takes documents in the order of a hash of their index, so the choice does not depend on the
-  // text. Stops when a further document would increase the distance from the target.
+  // Takes documents in the order of a hash of their index, until a further document would increase
+  // the distance from the target.
   std::vector<uint64_t> order(lengths.size());
   std::iota(order.begin(), order.end(), 0);
   auto hash = [](uint64_t document) { return XXH64(&document, sizeof(document), 0); };
@@ -245,8 +243,7 @@ Split splitOf(const std::vector<uint64_t> &lengths, uint64_t total, double fract
   return split;
 }
 
-// Sends each piece of text to the training or the validation file, during the second reading of the
-// input.
+// Sends each piece of text to the training or the validation file.
 class Router : public CleanReceiver {
 public:
   // If `wholeCharacters` is true, the split does not cut inside a character.
@@ -527,8 +524,8 @@ private:
   std::vector<TokenizerCopy> tokenizers; // one for each token file
   std::optional<PackState> saved;        // the state that an interrupted pack has left
 
-  // Locks the token files before any of them is read or written, and completes packs that were
-  // interrupted while they renamed their files. Returns true if this pack was one of these.
+  // Locks the token files, and completes packs that were interrupted while they renamed their
+  // files. Returns true if this pack was one of these.
   Result<bool> lockOutputs() {
     for (const std::string &path : paths) {
       LMC_LET(folder, PartialFolder::lock(path));
@@ -664,7 +661,7 @@ private:
     if (options.strict)
       LMC_TRY(report.checkStrict());
     // Completes all files before any gets its final name. Otherwise an interrupted pack could leave
-    // a training file and a validation file of different packs, which might share text.
+    // the training file and the validation file of two packs, which might share text.
     for (auto &output : outputs)
       LMC_TRY(output->file().finish());
     LMC_TRY(report.write(folders[0]->nameOf("audit.json")));

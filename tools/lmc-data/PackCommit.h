@@ -1,5 +1,5 @@
-// The last step of a pack, which gives all its files their final names. A record of this step in
-// OUT.bin.partial lets the next pack complete it if it is interrupted.
+// The last step of a pack, which gives all its files their final names. If it is interrupted, the
+// next pack completes it by a record in OUT.bin.partial.
 #pragma once
 
 #include "tools/lmc-data/write/PartialFolder.h"
@@ -21,14 +21,14 @@ struct FinishedPack {
 
 using PartialFolders = std::vector<std::shared_ptr<PartialFolder>>;
 
-// Gives the complete files of a pack their final names, and removes the folders, of which the first
-// has the record. After an Error, or if the process ends too early, completePack() does the rest.
+// Gives the complete files of a pack their final names, and removes the folders. The first one has
+// the record. After an Error, completePack() does the rest.
 Result<void> commitPack(const PartialFolders &folders, const std::vector<Rename> &renames,
                         const FinishedPack &pack);
 
-// Completes an interrupted commitPack() whose record is in `folder`, and empties the folder.
-// Returns nullopt if there is no record. Leaves a file alone that another pack has written since
-// then. Error: that of publish(), or the record cannot be read.
+// Completes an interrupted commitPack() whose record is in `folder`, and empties the folder;
+// nullopt: there is no record. Leaves a file alone that another pack has written since. Error: that
+// of publish(), or the record is damaged.
 Result<std::optional<FinishedPack>> completePack(PartialFolder &folder);
 
 } // namespace lmc

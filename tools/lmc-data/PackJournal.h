@@ -1,5 +1,4 @@
-// Records the state of an unfinished pack on the disk, in the folder of the token file,
-// OUT.bin.partial. If the process is killed, the next pack continues from this state.
+// Records the state of an unfinished pack in OUT.bin.partial, from which the next pack continues.
 #pragma once
 
 #include "tools/lmc-data/Audit.h"
@@ -31,7 +30,7 @@ struct PackState {
 
 // Returns the state that an interrupted pack of the token file `output` has left, or nullopt.
 // `identity` is everything on which the token file depends. If there is a state that cannot be
-// used, such as one of another identity, sets `why` to a clause about the reason.
+// used, sets `why` to a clause about the reason.
 std::optional<PackState> readPackState(const std::string &output, const nlohmann::json &identity,
                                        std::string &why);
 // Writes and syncs the state. The data that it counts must be on the disk before.

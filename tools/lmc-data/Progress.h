@@ -1,5 +1,5 @@
-// Reports the progress of a long read on stderr. On a terminal, it updates one line in place; in a
-// log, it prints a line every ten seconds. For a short read it prints nothing.
+// Reports the progress of a long read on stderr: on a terminal by a line that changes, in a log by
+// a line every ten seconds.
 #pragma once
 
 #include <chrono>

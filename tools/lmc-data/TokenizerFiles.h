@@ -15,8 +15,8 @@ Result<uint64_t> tokenizerHash(const std::string &file);
 // A copy of a tokenizer's files in the folder TOKENS.tokenizer of a token file TOKENS.
 class TokenizerCopy {
 public:
-  // Copies the tokenizer's `file`, and the files beside it with more facts, for the token file
-  // `tokens`. No other process may do this for the same `tokens` at the same time.
+  // Copies the tokenizer's `file`, and the files beside it, for the token file `tokens`. Only one
+  // process at a time may do this for the same `tokens`.
   static Result<TokenizerCopy> make(const std::string &file, const std::string &tokens);
   TokenizerCopy(TokenizerCopy &&other) noexcept : tokens(std::exchange(other.tokens, "")) {}
   // Removes the copy, unless release() was called.

@@ -1,6 +1,5 @@
-// The interface of the plug-in, a shared library by which lmc-data reads Parquet. lmc-data opens it
-// only when an input needs it. Only the plug-in is built against Arrow. The interface is a table of
-// C functions; no C++ type, exception or allocator crosses it.
+// The interface of the plug-in, a shared library by which lmc-data reads Parquet. Only the plug-in
+// is built against Arrow. No C++ type, exception or allocator crosses the interface.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +16,10 @@ struct ParquetText {
 struct ParquetPlugin {
   uint32_t version; // kParquetPluginVersion
   // Opens a file and its column of strings, before row `firstRow` (from 0). Returns a reader. After
-  // a failure, returns null, and writes a clause without the file's name to `error`.
+  // a failure, returns null and writes a clause to `error`.
   void *(*open)(const char *path, const char *column, uint64_t firstRow, char *error,
                 size_t errorBytes);
-  // Reads the next row. Returns 1, or 0 at the end, or -1 after writing a clause to `error`. Only
-  // one batch of rows is in memory at a time.
+  // Reads the next row. Returns 1, or 0 at the end, or -1 after writing a clause to `error`.
   int (*next)(void *reader, ParquetText *text, char *error, size_t errorBytes);
   void (*close)(void *reader);
 };

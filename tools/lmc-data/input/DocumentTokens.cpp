@@ -15,8 +15,7 @@ namespace {
 
 constexpr uint64_t kMaximumVocabularyBytes = 256 << 20;
 
-// The answer to which border token a place has: not known (`given` is false), none (no `id`), or
-// the token `id`.
+// The border token of a place: not known (`given` is false), none (no `id`), or `id`.
 struct Answer {
   bool given = false;
   std::optional<uint32_t> id;
@@ -42,9 +41,8 @@ Result<Answer> answerOfUser(const Tokenizer &tokenizer, const char *option,
   return Answer{true, static_cast<uint32_t>(std::stoul(text))};
 }
 
-// Looks in the files beside the tokenizer for the token with the key `key`, such as "bos_token". If
-// a file sets the key `adds`, such as "add_bos_token", to false, the answer is that there is no
-// such token. If `adds` is "", there is no such key.
+// Looks in the files beside the tokenizer for the token `key`, such as "bos_token". There is none
+// if the key `adds` ("add_bos_token"; "": no such key) is false.
 Result<Answer> answerOfFiles(const Tokenizer &tokenizer, const std::string &folder,
                              const std::string &key, const std::string &adds) {
   for (const char *name : {"tokenizer_config.json", "special_tokens_map.json"}) {
@@ -86,8 +84,8 @@ Result<DocumentTokens> documentTokens(const Tokenizer &tokenizer, const std::str
     *end = {true, tokenizer.endOfDocument()};
   if (!begin->given && tokenizer.beginOfDocument())
     *begin = {true, tokenizer.beginOfDocument()};
-  // If there is no answer yet, no token begins a document if the tokenizer itself adds tokens
-  // before it, or if tokenizer_config.json exists, which then names no bos_token.
+  // Without an answer, no token begins a document if the tokenizer itself adds tokens before it, or
+  // if tokenizer_config.json names no bos_token.
   if (!begin->given && (!tokenizer.before().empty() || hasConfig))
     begin->given = true;
   if (!end->given || (!eod && !end->id))
@@ -110,8 +108,7 @@ Result<DocumentTokens> documentTokens(const Tokenizer &tokenizer, const std::str
   };
   if (begin->id && begin->id != end->id && !has(tokens.before, begin->id))
     tokens.before.insert(tokens.before.begin(), *begin->id);
-  // If the tokenizer itself adds the end-of-document token to each document, this token stands
-  // between documents already.
+  // The tokenizer itself may add the end-of-document token to each document already.
   if (!has(tokens.before, end->id) && !has(tokens.after, end->id))
     tokens.between = end->id;
   return tokens;

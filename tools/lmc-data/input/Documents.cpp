@@ -33,7 +33,7 @@ size_t incompleteBytes(std::string_view text) {
   return 0;
 }
 
-// Replaces each JSON escape of one half of a surrogate pair by '?' if the other half is missing.
+// Replaces each JSON escape of one half of a surrogate pair without the other half by '?'.
 std::string replaceLoneSurrogates(std::string line) {
   // Returns the code unit XXXX of an escape "\uXXXX" at index `at`; 0 if there is no escape.
   const auto unitAt = [&](size_t at) -> unsigned long {
@@ -145,8 +145,8 @@ private:
   }
 };
 
-// Returns the reason in an error message of nlohmann's JSON library. The message begins with an
-// identifier and a line number, which is useless here: it is 1, because each line is parsed alone.
+// Returns the reason in an error message of nlohmann's JSON library. Before it stand an identifier
+// and a line number, which is always 1 here.
 std::string_view reasonOf(std::string_view message) {
   size_t column = message.find("column ");
   size_t reason = column == message.npos ? message.npos : message.find(": ", column);
@@ -172,7 +172,7 @@ public:
         line.clear();
       }
       line += *piece;
-      // The keys and other fields of a line are not text of the document, but are limited, too.
+      // Limits the other fields of a line, too.
       if (line.size() / 2 > options.maximumBytes)
         return tooLong(placeOf(name, InputFormat::JsonLines, begin.number), options, kShorter);
     }

@@ -1,5 +1,5 @@
-// Reads documents from text, JSON lines and Parquet piece by piece: only one buffer of text, one
-// line of JSON or one batch of rows is in memory at a time.
+// Reads documents from text, JSON lines and Parquet. Only one buffer of text, one line of JSON or
+// one batch of rows is in memory at a time.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -15,11 +15,11 @@ enum class InputFormat { Text, JsonLines, Parquet };
 
 // Returns the format of "text", "jsonl" or "parquet". Error: another name.
 Result<InputFormat> parseInputFormat(std::string_view name);
-// Returns the format that a file's name implies: JSON lines for .jsonl and .ndjson, text for .txt
-// (all three also with .gz or .zst added), Parquet for .parquet, and nullopt for any other name.
+// Returns the format that a file's name implies: .jsonl, .ndjson and .txt (also with .gz or .zst),
+// and .parquet; nullopt for any other name.
 std::optional<InputFormat> formatOfName(const std::string &path);
 
-// The maximum bytes of a document for a tokenizer, which needs the whole document in memory.
+// The maximum bytes of a document for a tokenizer, which needs it whole in memory.
 inline constexpr uint64_t kMaximumDocument = 1 << 30;
 
 struct DocumentOptions {
@@ -28,8 +28,8 @@ struct DocumentOptions {
   std::string separator = "\f"; // ends each document of a text; "": one document per file
   std::string field = "text";   // field of JSON, or column of Parquet, with the text
   bool nullIsEmpty = false;     // a null is an empty text, and not an Error
-  // True: invalid UTF-8 is no Error. U+FFFD replaces it, as Python does when it reads with
-  // errors="replace", and '?' replaces a lone surrogate of JSON, as Python does when it writes.
+  // True: U+FFFD replaces invalid UTF-8, and '?' a lone surrogate of JSON, as in Python. False:
+  // these are Errors.
   bool replaceInvalid = false;
   uint64_t maximumBytes = UINT64_MAX; // limit of one document; a longer one is an Error
 };
@@ -42,8 +42,8 @@ struct DocumentPlace {
   // Returns the number that names a document that begins here: the offset, line or row.
   uint64_t in(InputFormat format) const { return format == InputFormat::Text ? offset : number; }
 };
-// Returns the name of a document; `number` is its DocumentPlace::in(): "a.txt: byte 17 of the
-// text", "a.jsonl:17" or "a.parquet: row 17".
+// Returns the name of a document by its DocumentPlace::in(): "a.txt: byte 17 of the text",
+// "a.jsonl:17" or "a.parquet: row 17".
 std::string placeOf(const std::string &path, InputFormat format, uint64_t number);
 
 // A document's file, and the place in it at which the document begins.
@@ -60,17 +60,16 @@ struct DocumentReceiver {
   virtual ~DocumentReceiver() = default;
   virtual void beginFile(const std::string &path, InputFormat format) {}
   virtual Result<void> text(std::string_view piece) = 0; // passes the next piece of the document
-  // Is called when the current document is complete. The document lies in [begin, end) of its file.
+  // Ends the current document, which lies in [begin, end) of its file.
   virtual Result<void> endDocument(const DocumentPlace &begin, const DocumentPlace &end) = 0;
 };
 
 // Returns the format in which a file is read.
 InputFormat formatOf(const std::string &path, const DocumentOptions &options);
 
-// Reads the documents of one file, which may be compressed, or of standard input (TextInput.h),
-// from a place on. The end of the file also ends a document, unless a separator stands right before
-// the end. Errors name the file; for JSON lines also the line and the column; for invalid UTF-8 and
-// for a document that is too long also the byte.
+// Reads the documents of one file, which may be compressed, or of standard input, from a place on.
+// The end of the file also ends a document, except right behind a separator. Errors name the file,
+// and, where they can, the line, column or byte.
 Result<void> readDocuments(const std::string &path, const DocumentOptions &options,
                            DocumentReceiver &receiver, Progress &progress,
                            const DocumentPlace &from = {});

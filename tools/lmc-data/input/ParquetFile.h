@@ -15,9 +15,8 @@ struct ParquetPlugin;
 
 class ParquetFile {
 public:
-  // Opens a file and its column of strings. Row `firstRow` (from 0) is the first that next()
-  // returns. Errors, which name the file: the plug-in or the file cannot be opened, the file is
-  // damaged, or it has no such column.
+  // Opens a file and its column of strings, at row `firstRow` (from 0). Errors: the plug-in or the
+  // file cannot be opened, the file is damaged, or it has no such column.
   static Result<std::unique_ptr<ParquetFile>> open(const std::string &path,
                                                    const std::string &column, uint64_t firstRow);
   ~ParquetFile();
@@ -26,8 +25,8 @@ public:
     std::optional<std::string_view> text; // nullopt: a null value. Valid until the next call.
     uint64_t bytesRead = 0;               // of the file, about
   };
-  // Returns the next row, or nullopt at the end. Error: the file is damaged; the message names the
-  // row group and its place.
+  // Returns the next row, or nullopt at the end. Error: the file is damaged; it names the row
+  // group.
   Result<std::optional<Row>> next();
 
 private:

@@ -58,9 +58,8 @@ const char *formatThatIsNoText(std::string_view begin) {
 // Turns bytes of a file into bytes of text.
 struct Decoder {
   virtual ~Decoder() = default;
-  // Decodes bytes from the front of `from`, removes them there, and appends the result to `to`.
-  // Returns a description of a fault, or "". The caller passes an empty `from` at the end of the
-  // file.
+  // Removes bytes from the front of `from`, and appends their text to `to`. Returns a fault or "".
+  // At the end of the file, `from` is empty.
   virtual std::string decode(std::string_view &from, std::string &to) = 0;
   // Returns true if the file may end after the bytes decoded so far.
   virtual bool complete() const = 0;

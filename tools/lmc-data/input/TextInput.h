@@ -17,14 +17,14 @@ std::string nameOfInput(const std::string &path);
 
 class TextInput {
 public:
-  // Opens the file and reads its beginning. Each read advances `progress` by its bytes of the file
-  // (not of the decompressed text). Error: the file cannot be opened, or has a known format that is
-  // no text (Parquet, ZIP, another compression, a token file, UTF-16, ...).
+  // Opens the file and reads its beginning. Each read advances `progress` by bytes of the file, not
+  // of the text. Error: the file cannot be opened, or has a known format that is no text (ZIP,
+  // PDF).
   static Result<std::unique_ptr<TextInput>> open(const std::string &path, Progress &progress);
   ~TextInput();
 
-  // Returns the next piece of the text, which is valid until the next call; "" at the end. Error:
-  // the file cannot be read or decompressed further; the message names the byte of the file.
+  // Returns the next piece of the text, which is valid until the next call; "" at the end. The
+  // Error names the byte of the file.
   Result<std::string_view> read();
   // Skips the first `bytes` bytes of the text, which has at least as many. Call it before read().
   Result<void> skip(uint64_t bytes);
@@ -35,15 +35,14 @@ private:
   std::unique_ptr<State> state;
 };
 
-// Checks that text is UTF-8, piece by piece. A character may begin in one piece and end in the
-// next.
+// Checks that text is UTF-8, piece by piece. A piece may end inside a character.
 class Utf8Checker {
 public:
   // `position` is the byte of the text, between two characters, at which the first piece begins.
   explicit Utf8Checker(uint64_t position = 0) : position(position) {}
 
-  // Returns the position (from 0, in the whole text) of the first byte that makes the text invalid
-  // UTF-8; -1 if the text is valid up to the end of `piece`.
+  // Returns the position in the whole text of the first byte that makes it invalid; -1: there is
+  // none.
   int64_t check(std::string_view piece);
   // Returns true if no character is incomplete: the text may end here.
   bool complete() const { return missing == 0; }

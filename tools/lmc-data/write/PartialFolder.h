@@ -12,9 +12,9 @@ namespace lmc {
 
 class PartialFolder {
 public:
-  // Creates the folder of the file `path` if it does not exist, and locks it until this object is
-  // destroyed or the process ends, however it ends. Errors: the folder is a link, belongs to
-  // another user or cannot be created, or another process has locked it.
+  // Creates the folder of the file `path` if it is missing, and locks it until this object is
+  // destroyed or the process ends. Errors: the folder is a link, belongs to another user or cannot
+  // be created, or another process has locked it.
   static Result<std::shared_ptr<PartialFolder>> lock(const std::string &path);
   // Removes the folder if it is empty, and ends the lock.
   ~PartialFolder();
@@ -23,8 +23,8 @@ public:
 
   const std::string &target() const { return path; } // PATH
   std::string nameOf(const std::string &file) const;
-  // Removes the files that an interrupted process has left in the folder. Error, without removing
-  // anything: the folder holds a file that does not belong to an unfinished token file.
+  // Removes the files that an interrupted process has left. Error: there is another file. Then
+  // nothing is removed.
   Result<void> empty() const;
   // Removes the folder with all its contents. The lock stays.
   void remove();
@@ -44,10 +44,9 @@ struct Rename {
   std::string to;
 };
 
-// Renames each `from` that exists. Several renames are of files that belong together: the old files
-// are removed before the first rename, so an old file never stands beside a new file, even if the
-// process ends too early. A single rename replaces the old file at once. If a call is interrupted,
-// a second call completes it. Error: a file cannot be removed or renamed.
+// Renames each `from` that exists. If there are several renames, first removes all old files, so
+// that an old file never stands beside a new one. If a call is interrupted, a second call completes
+// it. Error: a file cannot be removed or renamed.
 Result<void> publish(const std::vector<Rename> &renames);
 
 } // namespace lmc

@@ -108,8 +108,7 @@ struct TokenFileWriter::State {
       if ((file->descriptor = ::open(folder->nameOf(name).c_str(),
                                      O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0)
         return failed("cannot create");
-    // Reserves space for the header. Its contents are known only at the end, and then added to the
-    // hash.
+    // Reserves space for the header, whose contents are known only at the end.
     const LmcTokenHeader header{};
     return writeAll(tokens, reinterpret_cast<const char *>(&header), headerBytes);
   }

@@ -1,5 +1,4 @@
-// Writes a token file as a stream. All data is in the folder PATH.partial until publish() carries
-// out the renames that release() returns.
+// Writes a token file as a stream, into the folder PATH.partial.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -18,20 +17,20 @@ public:
   struct Options {
     uint32_t vocabulary = 0;    // larger than every id; selects the type of tokens
     int32_t endOfDocument = -1; // written into the header only, not between documents
-    // True: writes a data set of Megatron instead of an lmc file (DType.optimal_dtype and
-    // IndexedDatasetBuilder in Megatron-LM's megatron/core/datasets/indexed_dataset.py): PATH,
-    // which ends in ".bin", with uint16 tokens if the vocabulary is below 65500, else int32, and
-    // the ".idx" with one sequence per document. Such a data set has no place for `bytesOfTokens`.
+    // True: writes a data set of Megatron (megatron/core/datasets/indexed_dataset.py of
+    // Megatron-LM) instead of an lmc file: PATH, which ends in ".bin", and the ".idx" with one
+    // sequence per document. Tokens are uint16 if the vocabulary is below 65500, else int32.
+    // `bytesOfTokens` is not written.
     bool megatron = false;
-    // bytesOfTokens[id], for each id below `vocabulary`, is the number of bytes in the token's
-    // text, or kUnknownBytes. The vector is empty if no token's number of bytes is known.
+    // bytesOfTokens[id] is the number of bytes in the token's text, or kUnknownBytes. The vector
+    // has `vocabulary` elements, or none if nothing is known.
     std::vector<uint16_t> bytesOfTokens = {};
     // LmcTokenHeader::tokenizer. If it is not 0, `bytesOfTokens` must be set.
     uint64_t tokenizer = 0;
   };
-  // Empties the folder, in which an interrupted process may have left files, and begins a file. An
-  // existing file PATH is unchanged. Errors: PATH or its index is not a regular file;
-  // PartialFolder::empty() fails; with `megatron`, PATH does not end in ".bin".
+  // Empties the folder and begins a file. An existing file PATH is unchanged. Errors: PATH or its
+  // index is not a regular file; PartialFolder::empty() fails; with `megatron`, PATH does not end
+  // in ".bin".
   static Result<std::unique_ptr<TokenFileWriter>> create(std::shared_ptr<PartialFolder> folder,
                                                          const Options &options);
 
@@ -40,8 +39,8 @@ public:
     uint64_t tokens = 0, documents = 0;
     std::string hash; // the state of the checksum, in hexadecimal
   };
-  // Continues the file of an interrupted process after the tokens that `saved` counts. `options`
-  // must be those of that process. Error: the folder has less than `saved` counts.
+  // Continues the file of an interrupted process, which had the same `options`, after the tokens
+  // that `saved` counts. Error: the folder has less than `saved` counts.
   static Result<std::unique_ptr<TokenFileWriter>>
   resume(std::shared_ptr<PartialFolder> folder, const Options &options, const Saved &saved);
 
@@ -56,12 +55,11 @@ public:
   uint64_t documents() const;
   // Syncs all data so far to the disk.
   Result<Saved> save();
-  // Writes and syncs the table of documents and the header, or the index, so that publish() cannot
-  // fail for lack of space. After an Error (the disk is full, or there are no tokens), the folder
-  // is gone, unless save() was called.
+  // Writes and syncs all that is missing, so that publish() cannot fail for lack of space. After an
+  // Error (the disk is full, or there are no tokens), the folder is gone, unless save() was called.
   Result<void> finish();
-  // Finishes the file if necessary, and returns the renames that give the file its final name. The
-  // caller must carry them out, and then remove the folder.
+  // Finishes the file if necessary, and returns the renames that give it its final name. The caller
+  // must carry them out, and then remove the folder.
   Result<std::vector<Rename>> release();
 
 private:
