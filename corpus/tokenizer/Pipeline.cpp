@@ -3,6 +3,7 @@
 #include "corpus/tokenizer/models/WordCache.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -23,6 +24,8 @@ public:
   std::optional<uint32_t> idOf(std::string_view token) const override;
 
 private:
+  // Returns the text of pieces. Without a decoder, `gap` stands between them.
+  Result<std::string> join(std::vector<std::string> pieces, const char *gap) const;
   // Returns the text into which the decoder turns a piece that follows a letter.
   Result<std::string> textOf(const std::string &piece) const;
   friend class PipelineEncoder;
@@ -200,25 +203,18 @@ Result<std::string> Pipeline::decode(std::span<const uint32_t> ids) const {
     else if (id < known.size())
       pieces.push_back(known[id]);
   }
-  std::string text;
+  return join(std::move(pieces), " ");
+}
+
+Result<std::string> Pipeline::join(std::vector<std::string> pieces, const char *gap) const {
   if (parts.decoder)
     LMC_TRY(parts.decoder(pieces));
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    if (!parts.decoder && i > 0)
-      text += ' ';
-    text += pieces[i];
-  }
-  return text;
+  return fmt::format("{}", fmt::join(pieces, parts.decoder ? "" : gap));
 }
 
 Result<std::string> Pipeline::textOf(const std::string &piece) const {
-  std::vector<std::string> pieces = {"a", piece};
-  if (parts.decoder)
-    LMC_TRY(parts.decoder(pieces));
-  std::string text;
-  for (const std::string &each : pieces)
-    text += each;
-  return text.substr(std::min<size_t>(text.size(), 1));
+  LMC_LET(text, join({"a", piece}, ""));
+  return text->substr(std::min<size_t>(text->size(), 1));
 }
 
 Result<std::vector<std::optional<uint64_t>>> Pipeline::bytesOfTokens() const {
