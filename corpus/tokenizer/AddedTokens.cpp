@@ -57,17 +57,8 @@ void TokenFinder::find(std::string_view text, const IdSet &asText, std::vector<P
           (end < text.size() && isWord(readUtf8(text, right))))
         continue;
     }
-    if (token.leftStrip) {
-      while (begin > 0) {
-        size_t left = begin;
-        stepBack(text, left);
-        size_t next = left;
-        if (!isSpace(readUtf8(text, next)))
-          break;
-        begin = left;
-      }
-      begin = std::max(begin, done); // this white space may belong to the token before
-    }
+    if (token.leftStrip) // white space may belong to the token before
+      begin = std::max(spaceBegin(text, 0, begin), done);
     if (token.rightStrip)
       for (size_t next = end; next < text.size() && isSpace(readUtf8(text, next));)
         end = next;

@@ -45,14 +45,8 @@ Normalizer makeStrip(bool left, bool right) {
     size_t begin = 0, end = text.size();
     for (size_t at = 0; left && at < end && isSpace(readUtf8(text, at));)
       begin = at;
-    while (right && end > begin) {
-      size_t last = end;
-      stepBack(text, last);
-      size_t at = last;
-      if (!isSpace(readUtf8(text, at)))
-        break;
-      end = last;
-    }
+    if (right)
+      end = spaceBegin(text, begin, end);
     cutBegin |= begin > 0;
     text = text.substr(begin, end - begin);
     return {};

@@ -181,6 +181,18 @@ const CodePoints &numericCharacters() { return setOf<kNumeric>(); }
 const CodePoints &punctuationCharacters() { return setOf<kPunctuation>(); }
 const CodePoints &markCharacters() { return setOf<kMark>(); }
 
+size_t spaceBegin(std::string_view text, size_t begin, size_t end) {
+  while (end > begin) {
+    size_t last = end;
+    stepBack(text, last);
+    size_t at = last;
+    if (!isSpace(readUtf8(text, at)))
+      break;
+    end = last;
+  }
+  return end;
+}
+
 void appendLowercase(std::string &text, char32_t c) {
   static const Strings lowercase(kLowercase, kLowercaseText);
   std::span<const uint32_t> lower = lowercase.find(c);

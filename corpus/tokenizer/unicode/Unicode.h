@@ -38,6 +38,8 @@ std::map<std::string_view, CodePoints> properties();
 const CodePoints &wordCharacters();  // \w of the crate regex
 const CodePoints &spaceCharacters(); // \s of the crate regex, and char::is_whitespace
 inline bool isSpace(char32_t c) { return spaceCharacters().contains(c); }
+// Returns the beginning of the white space in [begin, end) that ends at `end`.
+size_t spaceBegin(std::string_view text, size_t begin, size_t end);
 const CodePoints &numericCharacters();     // char::is_numeric
 const CodePoints &punctuationCharacters(); // what Punctuation splits at
 const CodePoints &markCharacters();        // what StripAccents removes
