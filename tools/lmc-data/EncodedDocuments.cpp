@@ -13,12 +13,9 @@ namespace lmc {
 static constexpr size_t kBatchBytes = 4 << 20;
 
 void EncodedDocuments::Counts::add(const Counts &other) {
-  merged.add(other.merged);
-  inside.add(other.inside);
-  empty.add(other.empty);
-  spelled.add(other.spelled);
-  unknown.add(other.unknown);
-  fallback.add(other.fallback);
+  for (const auto count : {&Counts::merged, &Counts::inside, &Counts::empty, &Counts::spelled,
+                           &Counts::unknown, &Counts::fallback})
+    (this->*count).add(other.*count);
 }
 
 static IdSet fallbackIds(const Tokenizer &tokenizer) {

@@ -359,7 +359,6 @@ Result<Packing> prepare(const PackOptions &options) {
     }
     packing.borders.endOfDocument = packing.borders.between;
     packing.vocabulary = std::max(256u, packing.borders.between.value_or(0) + 1);
-    LMC_TRY(findBytes(packing));
     return packing;
   }
   LMC_LET(path, tokenizerFile(options.tokenizer));
@@ -371,7 +370,6 @@ Result<Packing> prepare(const PackOptions &options) {
   packing.vocabulary = packing.tokenizer->vocabulary();
   LMC_LET(borders, documentTokens(*packing.tokenizer, *path, options.bos, options.eod));
   packing.borders = std::move(*borders);
-  LMC_TRY(findBytes(packing));
   return packing;
 }
 
@@ -685,6 +683,7 @@ Result<void> pack(PackOptions options) {
     options.documents.maximumBytes = kMaximumDocument;
   LMC_TRY(checkPaths(options));
   LMC_LET(packing, prepare(options));
+  LMC_TRY(findBytes(*packing));
   return Pack(options, std::move(*packing)).run();
 }
 
