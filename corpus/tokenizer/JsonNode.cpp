@@ -63,19 +63,21 @@ JsonNode JsonNode::at(size_t index) const {
 
 size_t JsonNode::size() const { return value->size(); }
 
-std::string JsonNode::text() const {
-  if (!value->is_string()) {
-    fail(fmt::format("expected a string, found {}", value->type_name()));
-    return "";
-  }
-  return value->get<std::string>();
+// Returns the value of a node as a T if it has that type (`good`); else fails.
+template <typename T> static T valueOf(const JsonNode &node, bool good, const char *expected) {
+  if (good)
+    return node.json().get<T>();
+  node.fail(fmt::format("expected {}, found {}", expected, node.json().type_name()));
+  return T();
 }
 
-bool JsonNode::boolean() const {
-  if (!value->is_boolean())
-    fail(fmt::format("expected true or false, found {}", value->type_name()));
-  return value->is_boolean() && value->get<bool>();
+std::string JsonNode::text() const {
+  return valueOf<std::string>(*this, value->is_string(), "a string");
 }
+bool JsonNode::boolean() const {
+  return valueOf<bool>(*this, value->is_boolean(), "true or false");
+}
+double JsonNode::real() const { return valueOf<double>(*this, value->is_number(), "a number"); }
 
 uint32_t JsonNode::number() const {
   if (!value->is_number_unsigned() || value->get<uint64_t>() >= INT32_MAX) {
@@ -83,14 +85,6 @@ uint32_t JsonNode::number() const {
     return 0;
   }
   return value->get<uint32_t>();
-}
-
-double JsonNode::real() const {
-  if (!value->is_number()) {
-    fail(fmt::format("expected a number, found {}", value->type_name()));
-    return 0;
-  }
-  return value->get<double>();
 }
 
 size_t JsonNode::oneOf(std::initializer_list<std::string_view> names) const {
