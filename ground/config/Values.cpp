@@ -132,8 +132,7 @@ struct Assigner {
       *field = *text;
       return {};
     }
-    const auto chosen = choice(*text);
-    LMC_TRY(chosen);
+    LMC_LET(chosen, choice(*text));
     *field = (*chosen)->name;
     return {};
   }
@@ -173,8 +172,7 @@ struct Assigner {
     const auto *text = std::get_if<std::string>(&value);
     if (!text)
       return wrongType();
-    const auto chosen = choice(*text);
-    LMC_TRY(chosen);
+    LMC_LET(chosen, choice(*text));
     *field = static_cast<Enum>((*chosen)->value);
     return {};
   }
