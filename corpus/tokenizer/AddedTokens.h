@@ -1,5 +1,4 @@
-// Added tokens: special tokens, and tokens that a user added. They are found before a pre-tokenizer
-// splits the text.
+// Special tokens, and tokens that a user added. They are found before text is cut into words.
 #pragma once
 
 #include "corpus/tokenizer/models/Trie.h"
@@ -41,8 +40,7 @@ public:
   // first byte is added to `spelled`.
   void find(std::string_view text, const IdSet &asText, std::vector<Part> &parts,
             std::vector<size_t> &spelled) const;
-  // Returns the index of the longest token with which `text` begins, or kNoId. Sets `end` to its
-  // number of bytes.
+  // Returns the index of the longest token that begins `text`, or kNoId. Sets `end` to its size.
   uint32_t longest(std::string_view text, size_t &end) const;
   bool mayBegin(char byte) const { return begins[static_cast<uint8_t>(byte)]; }
 

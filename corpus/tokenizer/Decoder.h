@@ -18,16 +18,16 @@ int byteOfPiece(const std::string &piece);
 
 // Maps GPT-2's characters for bytes back to the bytes. Bytes that are not UTF-8 become U+FFFD.
 Decoder makeByteLevelDecoder();
-// Turns each run of pieces "<0xHH>" into the text of its bytes. If this text is not valid UTF-8,
-// each piece becomes U+FFFD.
+// Turns each run of pieces "<0xHH>" into the text of its bytes, or U+FFFD for each if it is not
+// UTF-8.
 Decoder makeByteFallbackDecoder();
 // Joins all pieces into one.
 Decoder makeFuseDecoder();
 // Turns each `mark` into a space; with `dropsFirst`, removes the marks of the first piece instead.
 Decoder makeMetaspaceDecoder(std::string mark, bool dropsFirst);
 Decoder makeReplaceDecoder(Matcher matcher, std::string content);
-// Removes up to `start` times `content` from the beginning of each piece, and up to `stop` from its
-// end.
+// Removes `content` up to `start` times from the front of each piece, and up to `stop` times from
+// its end.
 Decoder makeStripDecoder(std::string content, size_t start, size_t stop);
 
 } // namespace lmc

@@ -92,8 +92,8 @@ Normalizer makeNmt() {
   });
 }
 
-// Looks up each grapheme cluster of less than 6 bytes, then single characters, and takes the
-// shortest string of the table with which they begin. `tokenizers` does so; SentencePiece does not.
+// Looks up each grapheme cluster of less than 6 bytes, then single characters. Takes the shortest
+// string of the table with which they begin, as `tokenizers` does.
 Result<Normalizer> makePrecompiled(std::string_view charsmap) {
   LMC_LET(map, Charsmap::parse(charsmap));
   return Normalizer([map = std::move(*map)](std::string &text, bool &) -> Result<void> {

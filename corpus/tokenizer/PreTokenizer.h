@@ -12,8 +12,7 @@
 
 namespace lmc {
 
-// The words of a text, in order; none is empty. A word is a view of the text, or of `storage` if a
-// pre-tokenizer has changed it.
+// The words of a text, in order; none is empty. A changed word is a view of `storage`.
 struct Words {
   std::vector<std::string_view> views;
   std::deque<std::string> storage;

@@ -14,8 +14,7 @@ namespace lmc {
 
 namespace {
 
-// A class of characters. The form of `ranges` is Oniguruma's: the number of ranges, then the first
-// and the last character of each range.
+// A class of characters. `ranges` has the number of ranges, then the ends of each, for Oniguruma.
 struct Class {
   std::string_view name;
   CodePoints set;
@@ -55,8 +54,7 @@ OnigEncoding encoding() {
           return int(number);
       return ONIGERR_INVALID_CHAR_PROPERTY_NAME;
     };
-    // Outside of brackets, Oniguruma's \w matches six characters below 256 that `ranges` does not
-    // have.
+    // Outside of brackets, Oniguruma's \w has six characters below 256 that `ranges` lacks.
     type.is_code_ctype = [](OnigCodePoint c, OnigCtype number) {
       const auto found = classes().find(number);
       return c < 256 || found == classes().end() ? OnigEncodingUTF8.is_code_ctype(c, number)

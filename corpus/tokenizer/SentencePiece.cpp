@@ -67,8 +67,7 @@ private:
   Result<void> initializeBpe();
   void initializeUnigram();
   void normalize(std::string_view text, std::string &result) const;
-  // Normalizes the beginning of `text`. Returns the result and the number of bytes that it
-  // replaces.
+  // Normalizes the beginning of `text`. Returns the result and the bytes that it replaces.
   std::pair<std::string_view, size_t> normalizeFront(std::string_view text) const;
 };
 

@@ -1,5 +1,4 @@
-// Reads tokenizer.json. Its format and its defaults are those of `tokenizers` 0.23.3
-// (github.com/huggingface/tokenizers).
+// Reads tokenizer.json, with the format and defaults of Hugging Face's `tokenizers` 0.23.3.
 
 #include "corpus/tokenizer/JsonNode.h"
 #include "corpus/tokenizer/Pipeline.h"

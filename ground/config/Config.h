@@ -155,8 +155,8 @@ struct DistributedConfig {
   int64_t replicateRanks() const { return ranks() / shardRanks(); }
   bool dividesGradients() const;
   bool dividesWeights() const;
-  // Returns true if the compiler may choose which micro-steps sum gradients over ranks. It has the
-  // choice only if ranks divide gradients: otherwise a sum in each micro-step saves no memory.
+  // Returns true if the compiler may choose which micro-steps sum gradients over ranks. There is no
+  // choice if ranks do not divide gradients: a sum in each micro-step then saves no memory.
   bool choosesReduce() const;
   bool operator==(const DistributedConfig &) const = default;
 };
@@ -259,8 +259,8 @@ struct TargetConfig {
   double peakTflops = 0;              // TFLOP/s of a device, for MFU; 0: from the device spec
   // The head and the MLPs are padded with zeros to multiples of these; 0: what is fastest.
   int64_t vocabMultiple = 0, intermediateMultiple = 0;
-  // How CUDA kernels read very long rows a second time, for comparisons: a name of LongRows
-  // (compiler/targets/cuda/CudaKernel.h), "shared", "again" or "alone"; "": the fastest way.
+  // How CUDA kernels read very long rows a second time: "shared", "again" or "alone" (LongRows in
+  // compiler/targets/cuda/CudaKernel.h); "": the fastest way.
   std::string longRows;
   bool operator==(const TargetConfig &) const = default;
 };
@@ -290,8 +290,8 @@ struct Config {
   std::string text;               // contents of the TOML file
   std::vector<Setting> settings;  // all keys, in the order of the plan
   std::vector<std::string> warnings; // about values that the job asks for and does not get
-  // Warnings about settings that may have an unintended effect. The plan does not store them: a run
-  // finds them itself, because its --set may change settings.
+  // Warnings about settings. The plan does not store them, because `lmc-run --set` may change
+  // settings.
   std::vector<std::string> settingWarnings;
 };
 
@@ -317,27 +317,23 @@ Result<Config> loadConfig(const std::string &path, const std::vector<std::string
 // Returns the number of steps before phase `phase` (from 0).
 int64_t stepsBefore(const Config &config, size_t phase);
 
-// Sets the micro-batch size to `size`, which must divide batch size / devices, and updates the
-// gradient accumulation steps and the entries of `settings`.
+// Sets the micro-batch size, which must divide batch size / devices. Updates what depends on it.
 void setMicroBatchSize(Config &config, int64_t size);
 
 // Sets memory.loss_chunk to `tokens`, and updates the entry of `settings`.
 void setLossChunk(Config &config, int64_t tokens);
 
-// Returns the text of docs/config.md: every section, and every key with type, unit, range, default
-// and doc.
+// Returns the text of docs/config.md.
 std::string configReference(const ModelFamilies &families);
 
-// Returns a JSON Schema (draft-07) of a job's TOML file, for editors: sections, and keys with type,
-// range, choices, default and doc. It accepts the keys of all families.
+// Returns a JSON Schema (draft-07) of a job's TOML file, for editors. It has the keys of all
+// families.
 std::string configSchema(const ModelFamilies &families);
 
-// Returns the reason why checkpoints of the model cannot be exported (no Hugging Face class
-// computes the model), or "" if they can.
+// Returns the reason why no Hugging Face class computes the model, or "" if one does.
 std::string notExportable(const ModelConfig &model);
 
-// Returns the text of the model's Hugging Face config.json, for exported checkpoints. Requires
-// notExportable(config.model) == "".
+// Returns the text of an exported config.json. Requires notExportable(config.model) == "".
 std::string huggingFaceConfig(const Config &config);
 
 } // namespace lmc

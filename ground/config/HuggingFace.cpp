@@ -57,8 +57,7 @@ public:
         if (key.section == "model" && !name.empty() && merged.contains(name) &&
             isRead(*family, key))
           add("model", name, merged[name]);
-    // "rope_parameters" and "rope_scaling" name the same settings. If both are present,
-    // transformers uses rope_scaling, the older name.
+    // If both names are present, transformers uses rope_scaling, the older one.
     readRope(*family, merged.value("rope_parameters", Json()));
     readRope(*family, merged.value("rope_scaling", Json()));
     return std::move(assignments);
@@ -245,8 +244,7 @@ std::string huggingFaceConfig(const Config &config) {
     family.writeConfig(model, json);
   for (const config::Key &key : family.keys)
     std::visit([&](const auto &value) { json[key.name] = value; }, model.familyValues.at(key.name));
-  // Writes both forms: transformers 4 reads rope_theta and rope_scaling, and transformers 5 reads
-  // rope_parameters.
+  // transformers 4 reads rope_theta and rope_scaling, transformers 5 reads rope_parameters.
   if (std::ranges::find(family.absent, "rope_theta") == family.absent.end()) {
     config::Json rope = config::ropeParameters(model);
     json["rope_theta"] = model.ropeTheta;
@@ -254,8 +252,7 @@ std::string huggingFaceConfig(const Config &config) {
     rope["rope_theta"] = model.ropeTheta;
     json["rope_parameters"] = rope;
   }
-  // transformers 4 reads torch_dtype, and transformers 5 reads dtype. Exports contain the f32
-  // master weights.
+  // transformers 4 reads torch_dtype, transformers 5 reads dtype. Exports have f32 master weights.
   json["torch_dtype"] = "float32";
   json["dtype"] = "float32";
   return json.dump(2) + "\n";

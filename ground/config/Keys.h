@@ -69,8 +69,7 @@ struct Section {
 // Returns the sections in the order of docs/config.md.
 const std::vector<Section> &sections();
 const Section *findSection(std::string_view name);
-// If `section` is a table of a list ("data.source.web"), returns the list ("data.source"); else
-// nullptr.
+// Returns the list ("data.source") of a table of a list ("data.source.web"), else nullptr.
 const Section *listOf(std::string_view section);
 // Returns the section's header: "[data]", or "[[data.source]] web".
 std::string headerText(std::string_view section);

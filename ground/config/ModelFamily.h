@@ -1,5 +1,4 @@
-// The facts about a model family (Llama, Mistral) that the configuration needs. models/families
-// defines the families.
+// The facts about a model family (Llama, Mistral) that the configuration needs (models/families).
 #pragma once
 
 #include "ground/config/Keys.h"
@@ -42,8 +41,7 @@ struct ModelFamily {
   // The names of [model] keys that the family's Hugging Face class ignores. An import of
   // config.json ignores them, too. A job that is exported as this class must not set them.
   std::vector<std::string> ignored = {};
-  // What the Hugging Face class takes for keys that config.json leaves out, if this differs from
-  // the defaults of [model].
+  // The Hugging Face class's own defaults, where they differ from those of [model].
   config::Json defaults = config::Json::object();
   // Keys with another name in config.json: {other name, name of the key}.
   std::vector<std::pair<const char *, const char *>> otherNames = {};
@@ -56,8 +54,7 @@ struct ModelFamily {
   std::vector<std::string> dropouts = {};
   // The default of model.intermediate_size is this times hidden_size; 0: the key is required.
   int64_t intermediateRatio = 0;
-  // True if the MLP can be padded (target.make_intermediate_size_divisible_by), because it has a
-  // gate and no experts.
+  // True if the MLP can be padded with zeros, because it has a gate and no experts.
   bool mayPadMlp = true;
 
   // Reports keys that contradict each other. Null: the family has no such checks.

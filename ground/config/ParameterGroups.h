@@ -1,5 +1,4 @@
-// Parameter groups of the optimizer ([[optimizer.group]]): which parameters a pattern matches, and
-// to which group a parameter belongs.
+// Parameter groups of the optimizer, [[optimizer.group]].
 #pragma once
 
 #include "ground/config/Config.h"

@@ -37,8 +37,7 @@ struct Job {
   }
 };
 
-// Returns the table `name` of a list, or one with defaults: a damaged plan may name a table of
-// which no key is known.
+// Returns the table `name` of a list. A damaged plan may name none; then it has defaults.
 template <typename Table>
 const Table &tableOf(const std::map<std::string, Table> &all, const std::string &name) {
   static const Table none;
@@ -56,8 +55,7 @@ std::vector<int64_t> sequenceLengths(const Config &config) {
   return {lengths.begin(), lengths.end()};
 }
 
-// Adds the faults of a schedule in `section` ("lr_schedule." or "phase.NAME."). They also depend on
-// the keys `reads`.
+// Adds the faults of the schedule in `section` ("phase.NAME."), which also depend on `reads`.
 void addLrFaults(const Job &job, const LrKeys &keys, int64_t lastStep, const std::string &section,
                  const std::vector<std::string> &reads) {
   for (SettingFault fault : lrFaults(keys, lastStep)) {

@@ -1,5 +1,5 @@
-// The rules between the settings that a run reads. `lmc compile` checks a job with them, and
-// `lmc-run` a plan with the changes of `--set`, so that both accept the same settings.
+// The rules between the settings of a run, by which `lmc compile` checks a job, and `lmc-run` a
+// plan with the changes of `--set`.
 #pragma once
 
 #include "ground/config/Config.h"
@@ -14,8 +14,7 @@
 
 namespace lmc {
 
-// Returns the faults of the settings, in the order of the rules. `table` has the origins of the
-// values of `config`.
+// Returns the faults of the settings. `table` has the origins of the values of `config`.
 std::vector<SettingFault> settingFaults(const Config &config, const SettingTable &table);
 
 // Returns the keys of [lr_schedule].
@@ -30,8 +29,8 @@ LrKeys phaseLrKeys(const Config &config, const SettingTable &table, const PhaseC
 // the predicted time of a step in seconds; 0: there is no prediction.
 int64_t checkpointInterval(const Config &config, const SettingTable &table, double stepSeconds);
 
-// Returns a warning if the job saves nothing before its end and is predicted to take more than half
-// an hour; else "".
+// Returns a warning if a job that is predicted to take more than half an hour saves only at its
+// end; else "".
 std::string unsavedWarning(const Config &config, const SettingTable &table, double stepSeconds);
 
 // Returns the multiples of `n` next below and above `value`, for error messages: "8 or 16".

@@ -39,8 +39,7 @@ void inherit(const Provenance &provenance, const TrainingConfig &training, Phase
       *field = value;
 }
 
-// Returns true if the phase has exactly one of `steps`, `tokens` and `share`; else reports the
-// phase.
+// Returns true if the phase has one of `steps`, `tokens` and `share`; else reports the phase.
 bool hasOneExtent(const CheckedJob &job, const PhaseConfig &phase) {
   std::vector<std::string> given;
   for (const char *name : {"steps", "tokens", "share"}) {

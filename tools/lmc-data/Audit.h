@@ -36,8 +36,7 @@ struct Occurrences {
 
 class Audit : public DocumentReceiver {
 public:
-  // The maximum number of different texts that are remembered, at about 43 bytes each (0.7 GiB).
-  // Repetitions of other texts are not found.
+  // The maximum number of different texts that are compared, at about 43 bytes each (0.7 GiB).
   static constexpr uint64_t kRemembered = 1 << 24;
 
   // Passes all documents that it receives to `next`.

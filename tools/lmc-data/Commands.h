@@ -1,5 +1,4 @@
-// The commands of lmc-data. Each function adds its command to the command line, and returns the
-// function that runs it.
+// The commands of lmc-data. Each function adds one, and returns what runs it.
 #pragma once
 
 #include "runtime/data/TokenFile.h"
@@ -27,8 +26,7 @@ DataCommand addDumpCommand(CommandLine &line);
 DataCommand addTokenizerCommand(CommandLine &line);
 DataCommand addExportCommand(CommandLine &line);
 
-// Prints the report of `lmc-data inspect` on a checkpoint. With `verify`, reads all of its files.
-// Error: a file is damaged.
+// Prints the report on a checkpoint. With `verify`, reads all files. Error: a file is damaged.
 Result<void> inspectCheckpoint(const std::string &path, bool verify, bool json);
 
 // Returns the token that ends the documents of the file: `given` if it is set, else what the table
@@ -52,8 +50,7 @@ void addParsedOption(Command &command, const std::string &name, const std::strin
       description);
 }
 
-// Adds the option --format, the data.format of lmc-run. `format` must live until the command line
-// is parsed.
+// Adds the option --format. `format` must live until the command line is parsed.
 void addFormatOption(Command &command, DataFormat &format);
 
 // Adds the options for reading documents. `options` must live until the command line is parsed.

@@ -1,5 +1,4 @@
-// Encodes documents in several threads, and writes the tokens. The result does not depend on the
-// number of threads.
+// Encodes documents in several threads, with the same result for any number of threads.
 #pragma once
 
 #include "corpus/tokenizer/Tokenizer.h"
@@ -26,8 +25,7 @@ public:
     void add(const Counts &other);
   };
 
-  // Makes encoders for `threads` threads; 0: one per processor. The references must outlive the
-  // object.
+  // Makes encoders for `threads` threads; 0: one per processor. References must outlive the object.
   static Result<std::unique_ptr<EncodedDocuments>> create(const Tokenizer &tokenizer,
                                                           const DocumentTokens &borders,
                                                           SpecialTokens mode, uint32_t threads,

@@ -42,8 +42,7 @@ struct Summary {
   uint64_t eods = 0;
   uint64_t doubled = 0;             // end-of-document tokens right behind another one
   uint64_t firstDoubled = kNowhere; // position of the first doubled token
-  // The number of tokens of each document, including its end-of-document token, in ascending order.
-  // Empty if the documents are not known.
+  // The number of tokens of each document, with its end, ascending; empty: it is not known.
   std::vector<uint64_t> documentLengths;
   // The windows of `window` tokens that data.packing = "best_fit" makes; 0: not requested.
   uint64_t window = 0, windows = 0, padding = 0, cutDocuments = 0;

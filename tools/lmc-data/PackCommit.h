@@ -1,5 +1,5 @@
-// The last step of a pack, which gives all its files their final names. If it is interrupted, the
-// next pack completes it by a record in OUT.bin.partial.
+// The last step of a pack gives its files their final names. After an interruption, the next pack
+// completes it.
 #pragma once
 
 #include "tools/lmc-data/write/PartialFolder.h"

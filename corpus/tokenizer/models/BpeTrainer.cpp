@@ -16,8 +16,7 @@ namespace lmc {
 
 using Json = nlohmann::ordered_json;
 
-// The expression by which Llama 3 cuts text into words (github.com/meta-llama/llama3,
-// llama/tokenizer.py).
+// The expression by which Llama 3 cuts words (github.com/meta-llama/llama3, llama/tokenizer.py).
 static constexpr const char *kWords =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";

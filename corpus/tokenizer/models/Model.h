@@ -90,8 +90,7 @@ std::string bytePiece(int byte);
 
 // Returns GPT-2's map from bytes to characters. By this map, any bytes become text.
 const std::vector<std::string> &byteCharacters();
-// Returns the bytes that byteCharacters() maps to `text`; nothing if a character stands for no
-// byte.
+// Returns the bytes whose characters are `text`; nothing if one of them stands for no byte.
 std::optional<std::string> bytesOfCharacters(std::string_view text);
 
 } // namespace lmc

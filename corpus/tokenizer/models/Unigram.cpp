@@ -74,8 +74,7 @@ Result<void> Unigram::appendPiece(std::string_view text, const IdSet *forbidden,
 
 Result<void> Unigram::encode(std::string_view word, const IdSet *forbidden,
                              std::vector<uint32_t> &ids) const {
-  // The best segmentation that ends at a byte; of equal ones, the one whose last piece begins
-  // first.
+  // The best segmentation that ends at a byte; of equals, the one whose last piece begins first.
   struct Best {
     double score = 0;
     size_t begin = SIZE_MAX;

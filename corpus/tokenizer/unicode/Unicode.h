@@ -29,8 +29,7 @@ namespace regex {
 // "\s" and "[\w]".
 const CodePoints &space();
 const CodePoints &word();
-// Returns the sets of \p{NAME}: general categories ("Lu"), groups of them ("L") and the script
-// "Han".
+// Returns the sets of \p{NAME}: general categories ("Lu"), groups of them ("L"), and "Han".
 std::map<std::string_view, CodePoints> properties();
 } // namespace regex
 

@@ -21,8 +21,7 @@ static size_t validLength(std::string_view bytes, size_t &part) {
     return 1;
   if (lead < 0xc2 || lead > 0xf4)
     return 0;
-  // The bounds of the second byte exclude forms that are longer than necessary, surrogates, and
-  // code points above U+10FFFF.
+  // The bounds exclude overlong forms, surrogates, and code points above U+10FFFF.
   uint8_t lowest = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
   uint8_t highest = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
   const size_t length = utf8Length(bytes[0]);

@@ -42,8 +42,7 @@ constexpr void stepBack(std::string_view text, size_t &at) {
 
 void appendUtf8(std::string &text, char32_t c);
 
-// Returns the number of bytes of the character with which `bytes` (not empty) begins; 0 if there is
-// none.
+// Returns the number of bytes of the character at the start of `bytes` (not empty); 0: none.
 size_t validUtf8Length(std::string_view bytes);
 
 // Returns the first characters of valid UTF-8 in quotes, as one line: '\n' is written as "\n".

@@ -66,8 +66,7 @@ Json integerType(const Key &key) {
     schema["type"] = {"integer", "string"};
     schema["pattern"] = R"(^([0-9]+\.?[0-9]*|\.[0-9]+) *(B|[KMGT]i?B)?$)";
   } else if (!key.choices.empty()) {
-    // The range is not inside `anyOf`, so that the error for a number outside of it names the
-    // bound.
+    // The range is outside of `anyOf`, so that the error about it names the bound.
     schema["anyOf"] = Json::array({schema, Json::object({{"enum", choicesJson(key)}})});
     schema["type"] = {"integer", "string"};
   }

@@ -41,8 +41,9 @@ Result<Answer> answerOfUser(const Tokenizer &tokenizer, const char *option,
   return Answer{true, static_cast<uint32_t>(std::stoul(text))};
 }
 
-// Looks in the files beside the tokenizer for the token `key`, such as "bos_token". There is none
-// if the key `adds` ("add_bos_token"; "": no such key) is false.
+// Looks in the files beside the tokenizer for the token `key` ("bos_token"). There is none if
+// `adds`
+// ("add_bos_token", or "") is false there.
 Result<Answer> answerOfFiles(const Tokenizer &tokenizer, const std::string &folder,
                              const std::string &key, const std::string &adds) {
   for (const char *name : {"tokenizer_config.json", "special_tokens_map.json"}) {

@@ -15,8 +15,7 @@ namespace {
 
 constexpr size_t kErrorBytes = 4096;
 
-// Returns the path of the plug-in: the environment variable LMC_PARQUET_PLUGIN, or the file in
-// ../lib/lmc, seen from the folder of this program.
+// Returns the path of the plug-in: LMC_PARQUET_PLUGIN, or ../lib/lmc from this program's folder.
 std::string pluginPath() {
   if (const char *given = std::getenv("LMC_PARQUET_PLUGIN"); given && *given)
     return given;

@@ -25,8 +25,8 @@ public:
     std::optional<std::string_view> text; // nullopt: a null value. Valid until the next call.
     uint64_t bytesRead = 0;               // of the file, about
   };
-  // Returns the next row, or nullopt at the end. Error: the file is damaged; it names the row
-  // group.
+  // Returns the next row; nullopt: the end. Error: a row group, which the message names, is
+  // damaged.
   Result<std::optional<Row>> next();
 
 private:

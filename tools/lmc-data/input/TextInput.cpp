@@ -272,8 +272,8 @@ int64_t Utf8Checker::check(std::string_view piece) {
       most = 0xbf;
       --missing;
     } else if (byte >= 0x80) {
-      // The bounds of the second byte exclude characters that are not in their shortest form,
-      // surrogates, and characters above U+10FFFF (Unicode 15, table 3-7).
+      // The bounds of the second byte exclude overlong forms, surrogates, and code points above
+      // U+10FFFF (Unicode 15, table 3-7).
       valid = byte >= 0xc2 && byte <= 0xf4;
       missing = byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3;
       lowest = byte == 0xe0 ? 0xa0 : byte == 0xf0 ? 0x90 : 0x80;

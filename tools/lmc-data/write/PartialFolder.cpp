@@ -95,8 +95,7 @@ void PartialFolder::remove() {
     (void)removeTree(partialFolder(path));
 }
 
-// Syncs the folders, so that the new names are on the disk. Ignores failures, because some network
-// file systems cannot sync a folder.
+// Syncs the folders with the new names. Some network file systems cannot; this is no error.
 static void syncFoldersOf(const std::vector<Rename> &renames) {
   std::set<std::string> folders;
   for (const Rename &each : renames) {
