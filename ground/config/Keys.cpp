@@ -50,8 +50,7 @@ KeyTable::KeyTable(const ModelFamilies &families) : families(families) {
   std::ranges::move(keys::Rows(families).keys, std::back_inserter(keys));
   for (const ModelFamily *family : families)
     for (const Key &own : family->keys) {
-      const auto same = [&](const Key &key) { return key.path() == own.path(); };
-      auto key = std::find_if(keys.begin(), keys.end(), same);
+      auto key = std::ranges::find(keys, own.path(), &Key::path);
       if (key == keys.end()) {
         key = keys.insert(keys.end(), own);
         key->identity = true; // it describes the model
@@ -172,17 +171,11 @@ std::string docText(const Key &key) {
 }
 
 std::string rangeText(const Key &key) {
-  // Prints bounds exactly: they are integers up to 2^53, or decimals with few digits.
-  auto number = [](double value) {
-    return value == std::floor(value) && std::abs(value) < 9e15
-               ? fmt::format("{}", static_cast<int64_t>(value))
-               : fmt::format("{}", value);
-  };
   if (std::isinf(key.minimum))
     return "";
   if (std::isinf(key.maximum))
-    return fmt::format("at least {}", number(key.minimum));
-  return fmt::format("from {} to {}", number(key.minimum), number(key.maximum));
+    return fmt::format("at least {}", key.minimum);
+  return fmt::format("from {} to {}", key.minimum, key.maximum);
 }
 
 } // namespace lmc::config
