@@ -11,7 +11,6 @@
 
 namespace lmc {
 
-// An added token, with the flags that tokenizer.json gives.
 struct AddedToken {
   uint32_t id;
   std::string content;

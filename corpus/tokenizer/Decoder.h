@@ -21,7 +21,6 @@ Decoder makeByteLevelDecoder();
 // Turns each run of pieces "<0xHH>" into the text of its bytes, or U+FFFD for each if it is not
 // UTF-8.
 Decoder makeByteFallbackDecoder();
-// Joins all pieces into one.
 Decoder makeFuseDecoder();
 // Turns each `mark` into a space; with `dropsFirst`, removes the marks of the first piece instead.
 Decoder makeMetaspaceDecoder(std::string mark, bool dropsFirst);

@@ -31,7 +31,6 @@ public:
   // Returns a member of an object; nothing if it is absent or null.
   std::optional<JsonNode> find(const std::string &key) const;
   std::vector<JsonNode> elements() const;
-  // Returns an element of an array; fails if there is none.
   JsonNode at(size_t index) const;
   size_t size() const;
 

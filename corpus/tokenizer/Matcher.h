@@ -21,7 +21,6 @@ inline void addGap(std::vector<Span> &spans, size_t end) {
   if (const size_t begin = spans.empty() ? 0 : spans.back().end; begin < end)
     spans.push_back({begin, end, false});
 }
-// Adds a match, and the gap before it.
 inline void addMatch(std::vector<Span> &spans, size_t begin, size_t end) {
   addGap(spans, begin);
   spans.push_back({begin, end, true});

@@ -27,7 +27,6 @@ Result<std::shared_ptr<const Tokenizer>> makePipeline(PipelineParts parts);
 // Reads a tokenizer.json. A key that the program does not know is an error.
 Result<std::shared_ptr<const Tokenizer>> readTokenizerJson(const std::string &path);
 
-// Reads a .model of SentencePiece.
 Result<std::shared_ptr<const Tokenizer>> readSentencePieceModel(const std::string &path);
 
 } // namespace lmc

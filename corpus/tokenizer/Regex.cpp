@@ -108,7 +108,7 @@ Result<void> search(regex_t *code, std::string_view text, std::vector<Span> &spa
   return {};
 }
 
-// Compiles an expression, whatever its meaning depends on.
+// Compiles an expression, whether or not its meaning depends on the version of Unicode.
 Result<Matcher> compile(std::string_view pattern) {
   const auto *begin = reinterpret_cast<const OnigUChar *>(pattern.data());
   regex_t *code;

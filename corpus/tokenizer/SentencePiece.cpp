@@ -358,7 +358,6 @@ private:
         encodeSegment(text.substr(part.begin, part.end - part.begin), ids);
   }
 
-  // Encodes text without user-defined pieces.
   void encodeSegment(std::string_view text, std::vector<uint32_t> &ids) {
     if (!tokenizer.cutsAtSpaces)
       return encodeWord(text, ids);

@@ -25,7 +25,6 @@ struct SentencePieceModel {
   std::string begin = "<s>", end = "</s>";
   std::string unknownText = " \xe2\x81\x87 "; // the text of the unknown piece
 
-  // The normalizer.
   std::string charsmap;
   bool dummyPrefix = true;       // add_dummy_prefix
   bool removeExtraSpaces = true; // remove_extra_whitespaces

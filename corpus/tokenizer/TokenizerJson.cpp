@@ -19,7 +19,6 @@ namespace {
 constexpr uint64_t kMaximumJsonBytes = 1 << 30;
 constexpr uint64_t kMostGaps = 1 << 20; // maximum of ids without a token, which cost memory
 
-// Reports a component whose type is not supported.
 void refuseType(const JsonNode &node) {
   node.at("type").fail(fmt::format("'{}' is not supported", node.at("type").text()));
 }
@@ -142,7 +141,6 @@ SplitBehavior readBehavior(const JsonNode &node) {
       node.oneOf({"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"}));
 }
 
-// Returns the mark and the scheme of a Metaspace.
 std::pair<std::string, PrependScheme> readMetaspace(const JsonNode &node) {
   node.onlyKeys({"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"});
   std::string mark = readCharacter(node.at("replacement"));
@@ -397,7 +395,6 @@ void readAddedTokens(const JsonNode &node, PipelineParts &parts) {
   }
 }
 
-// Returns true if the vocabulary or an added token has this id.
 bool hasToken(const PipelineParts &parts, uint32_t id) {
   const std::vector<std::string> &pieces = parts.model->vocabulary().pieces;
   return (id < pieces.size() && !pieces[id].empty()) ||

@@ -339,7 +339,6 @@ Result<void> findBytes(Packing &packing) {
   return {};
 }
 
-// Loads the tokenizer, and finds the border tokens.
 Result<Packing> prepare(const PackOptions &options) {
   Packing packing;
   if (options.tokenizer.empty()) {
@@ -431,7 +430,6 @@ class Saver : public DocumentReceiver {
 public:
   using Save = std::function<Result<void>(uint64_t file, const DocumentPlace &place)>;
 
-  // `first` is the index of the first file that is read.
   Saver(DocumentReceiver &next, uint64_t first, double seconds, Save save)
       : next(next), file(first), interval(seconds), save(std::move(save)) {}
 

@@ -13,7 +13,6 @@
 
 namespace lmc {
 
-// Facts about a finished pack, for the next one.
 struct FinishedPack {
   nlohmann::json identity; // everything on which its files depend
   std::string report;      // for the console

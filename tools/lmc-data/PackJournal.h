@@ -18,7 +18,6 @@ struct SplitPosition {
   uint64_t document = 0, bytes = 0, cut = 0;
 };
 
-// The state of a pack between two documents.
 struct PackState {
   uint64_t file = 0;   // the input that is read
   DocumentPlace place; // where its next document begins
@@ -37,7 +36,6 @@ std::optional<PackState> readPackState(const std::string &output, const nlohmann
 Result<void> writePackState(const std::string &output, const nlohmann::json &identity,
                             const PackState &state);
 
-// Returns the release and the commit of this program.
 nlohmann::json identityOfRelease();
 
 } // namespace lmc

@@ -12,7 +12,6 @@ namespace lmc {
 
 namespace {
 
-// One kind of finding for the report.
 struct Item {
   const char *key; // in the JSON
   uint64_t count;
@@ -113,7 +112,6 @@ Result<void> PackReport::write(const std::string &path) const {
   }
   audit["repeated_documents"]["bytes_of_text"] = findings.repeatedBytes;
   audit["repeated_documents"]["all_were_compared"] = findings.complete;
-  // A path may be invalid UTF-8.
   return writeTextFile(path,
                        json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }

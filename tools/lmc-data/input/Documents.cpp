@@ -67,7 +67,6 @@ Error tooLong(const std::string &place, const DocumentOptions &options, const ch
 
 constexpr const char *kNulls = "; --nulls=empty reads it as an empty text";
 
-// Splits text into documents.
 class TextReader {
 public:
   TextReader(std::string name, const DocumentOptions &options, DocumentReceiver &receiver,

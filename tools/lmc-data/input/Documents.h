@@ -46,7 +46,6 @@ struct DocumentPlace {
 // "a.jsonl:17" or "a.parquet: row 17".
 std::string placeOf(const std::string &path, InputFormat format, uint64_t number);
 
-// A document's file, and the place in it at which the document begins.
 struct DocumentName {
   std::string path;
   InputFormat format = InputFormat::Text;
@@ -64,7 +63,6 @@ struct DocumentReceiver {
   virtual Result<void> endDocument(const DocumentPlace &begin, const DocumentPlace &end) = 0;
 };
 
-// Returns the format in which a file is read.
 InputFormat formatOf(const std::string &path, const DocumentOptions &options);
 
 // Reads the documents of one file, which may be compressed, or of standard input, from a place on.

@@ -19,8 +19,7 @@ namespace lmc {
 
 namespace fs = std::filesystem;
 
-// The maximum number of files that a note lists.
-static constexpr size_t kNamed = 5;
+static constexpr size_t kNamed = 5; // files that a note lists at most
 
 // Returns an Error if `link`, a link to a folder, leads to a folder that contains the link.
 static Result<void> checkLeadsOn(const fs::path &link, const fs::path &folder) {
@@ -54,7 +53,6 @@ static Result<void> checkIsFile(const std::string &path, bool inFolder) {
   return {};
 }
 
-// Appends the files below a folder, and a note about files that are left out.
 static Result<void> addFolder(const std::string &folder, std::vector<std::string> &paths,
                               std::vector<std::string> &notes) {
   std::vector<std::string> found, others;

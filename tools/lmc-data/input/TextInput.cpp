@@ -55,7 +55,6 @@ const char *formatThatIsNoText(std::string_view begin) {
   return nullptr;
 }
 
-// Turns bytes of a file into bytes of text.
 struct Decoder {
   virtual ~Decoder() = default;
   // Removes bytes from the front of `from`, and appends their text to `to`. Returns a fault or "".

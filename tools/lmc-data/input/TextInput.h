@@ -10,7 +10,6 @@
 
 namespace lmc {
 
-// The path that means standard input.
 inline constexpr std::string_view kStandardInput = "-";
 // Returns the name of a path for errors: "standard input", or the path itself.
 std::string nameOfInput(const std::string &path);

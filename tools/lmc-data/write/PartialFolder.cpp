@@ -19,7 +19,6 @@
 
 namespace lmc {
 
-// The names of files that the folder may contain.
 static constexpr std::string_view kOwnNames[] = {"tokens",
                                                  "starts",
                                                  "index",

@@ -36,7 +36,6 @@ private:
   bool removed = false;
 };
 
-// Returns the name of the folder: PATH.partial.
 std::string partialFolder(const std::string &path);
 
 struct Rename {

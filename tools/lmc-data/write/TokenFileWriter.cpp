@@ -202,7 +202,6 @@ struct TokenFileWriter::State {
     return visit(before, tokenCount);
   }
 
-  // Writes the table of documents and the header.
   Result<void> finishLmc() {
     const uint64_t zero = 0;
     const uint64_t end = headerBytes + tokenCount * tokenBytes;
@@ -233,7 +232,6 @@ struct TokenFileWriter::State {
     return sync(tokens);
   }
 
-  // Writes the index of Megatron's format (TokenFormats.h).
   Result<void> finishMegatron() {
     LMC_TRY(sync(tokens));
     Appended index;
