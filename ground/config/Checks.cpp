@@ -310,7 +310,6 @@ void device(const CheckedJob &job) {
               valid.error().message);
 }
 
-// Returns the value of the key `path`, a number.
 double numberOf(const KeyTable &keys, const std::string &path, Config &config) {
   const size_t dot = path.rfind('.');
   const Field field = keys.find(path.substr(0, dot), path.substr(dot + 1))->field(config);

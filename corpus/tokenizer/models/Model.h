@@ -36,7 +36,6 @@ inline uint32_t idIn(const StringMap<uint32_t> &map, std::string_view text) {
   return found == map.end() ? kNoId : found->second;
 }
 
-// The pieces of a vocabulary and their ids.
 struct Vocabulary {
   StringMap<uint32_t> ids;
   std::vector<std::string> pieces; // pieces by id; "" for an id without a piece

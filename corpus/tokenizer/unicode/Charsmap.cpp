@@ -67,7 +67,6 @@ std::optional<Charsmap::Match> Charsmap::find(std::string_view text, bool shorte
 }
 
 bool Charsmap::keeps(char a, char b) const {
-  // Returns the child of `node` for `byte`, if there is one.
   const auto child = [&](size_t node, char byte) -> std::optional<size_t> {
     node ^= static_cast<uint8_t>(byte);
     if (label(units[node]) != static_cast<uint8_t>(byte))

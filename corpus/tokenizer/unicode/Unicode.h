@@ -11,7 +11,6 @@
 
 namespace lmc {
 
-// A set of code points.
 class CodePoints {
 public:
   // `flips`: the code points at which membership changes, ascending.
@@ -47,7 +46,6 @@ const CodePoints &markCharacters();        // what StripAccents removes
 // Clusters of 6 bytes and more may come out in parts.
 size_t clusterEnd(std::string_view text, size_t begin);
 
-// Appends the lower case of `c`.
 void appendLowercase(std::string &text, char32_t c);
 
 enum class NormalForm { NFC, NFD, NFKC, NFKD };

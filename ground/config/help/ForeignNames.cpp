@@ -10,7 +10,6 @@
 namespace lmc::config {
 namespace {
 
-// Remarks that several entries share.
 constexpr const char *kSamples = "it counts steps: divide the samples by training.batch_size";
 constexpr const char *kOut = "lmc has no such key: `lmc-run --out=DIR` names the folder of a run";
 constexpr const char *kInit = "lmc has no such key: `lmc-run --init=PATH` reads initial weights";

@@ -74,7 +74,6 @@ Json integerType(const Key &key) {
   return schema;
 }
 
-// Returns the schema of a key's value.
 Json typeOf(const Key &key) {
   Config config;
   struct {
@@ -160,7 +159,6 @@ Json unless(Json condition, Json other) {
   return Json::object({{"if", std::move(condition)}, {"else", std::move(other)}});
 }
 
-// Builds the schema of a table, key by key.
 class Table {
 public:
   explicit Table(const std::string &doc) {

@@ -47,7 +47,6 @@ private:
   // Adds a list of tables. `table` adds the keys of one table, which all get the trait `ofAll`.
   void list(const char *name, const char *doc, void (Rows::*table)(const std::string &name),
             void (*ofAll)(Key &));
-  // Adds a key of the section, with traits and a doc.
   template <typename... Traits>
   void key(std::string name, std::function<Field(Config &)> field, const Traits &...traits) {
     keys.push_back(makeKey(std::move(name), std::move(field), ofAll, traits...));

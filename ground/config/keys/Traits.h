@@ -16,7 +16,6 @@ inline auto alias(const char *name) {
   return [=](Key &key) { key.alias = name; };
 }
 
-// `unit` may be left out.
 inline auto range(double minimum, double maximum, const char *unit = "") {
   return [=](Key &key) { key.minimum = minimum, key.maximum = maximum, key.unit = unit; };
 }
