@@ -57,7 +57,7 @@ public:
         if (key.section == "model" && !name.empty() && merged.contains(name) &&
             isRead(*family, key))
           add("model", name, merged[name]);
-    // If both names are present, transformers uses rope_scaling, the older one.
+    // If both rope_parameters and rope_scaling are present, transformers uses rope_scaling.
     readRope(*family, merged.value("rope_parameters", Json()));
     readRope(*family, merged.value("rope_scaling", Json()));
     return std::move(assignments);

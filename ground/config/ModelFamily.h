@@ -62,7 +62,7 @@ struct ModelFamily {
   // If this family's own Hugging Face class cannot compute the model, returns the family whose
   // class can; else nothing. Null: the own class can compute every model.
   std::optional<Export> (*exportElsewhere)(const ModelConfig &model) = nullptr;
-  // Returns the keys of an exported config.json that only this class has. Null: Llama's keys.
+  // Returns the keys of an exported config.json that describe the model. Null: Llama's keys.
   config::Json (*modelKeys)(const ModelConfig &model) = nullptr;
   // Adds to an exported config.json the keys of [model] that only some classes know. Null: none.
   void (*writeConfig)(const ModelConfig &model, config::Json &json) = nullptr;

@@ -221,7 +221,7 @@ private:
       readUnknownKeys(section, *table);
   }
 
-  // Reports those keys of an unknown section for which lmc has a hint.
+  // Reports those keys of an unknown section that have a hint.
   void readUnknownKeys(const std::string &section, const toml::table &table) {
     for (const auto &[name, node] : table) {
       if (const toml::table *inner = node.as_table())

@@ -37,7 +37,7 @@ struct Job {
   }
 };
 
-// Returns the table `name` of a list. A damaged plan may name none; then it has defaults.
+// Returns the table `name` of a list, or one with defaults if a damaged plan lacks its keys.
 template <typename Table>
 const Table &tableOf(const std::map<std::string, Table> &all, const std::string &name) {
   static const Table none;

@@ -36,7 +36,6 @@ std::string unsavedWarning(const Config &config, const SettingTable &table, doub
 // Returns the multiples of `n` next below and above `value`, for error messages: "8 or 16".
 std::string nearestMultiples(int64_t n, int64_t value);
 
-// The steps from `first` to `last`.
 struct StepRange {
   uint64_t first = 0, last = 0;
 };

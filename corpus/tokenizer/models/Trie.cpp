@@ -6,7 +6,7 @@ namespace lmc {
 
 namespace {
 
-// The free places of a double array, as a doubly linked list. Place 0, never free, is its head.
+// The free places of a double array, as a linked list. Place 0, which is never free, is its head.
 class FreePlaces {
 public:
   explicit FreePlaces(size_t places) : next(1), previous(1) { append(places); }
