@@ -13,6 +13,9 @@ config.excludes = ["parity", "data", "Inputs"]
 # Tests take the fixed implementations of matrix products, so that they neither time them nor use
 # the choices in the user's cache.
 config.environment["LMC_GEMM"] = "default"
+# How many drawn cases are tried, as a multiple of what a test names.
+if "LMC_FUZZ" in os.environ:
+    config.environment["LMC_FUZZ"] = os.environ["LMC_FUZZ"]
 config.environment["PATH"] = os.pathsep.join(
     [config.lmc_tools, config.llvm_tools, os.environ["PATH"]])
 # What some tests need and not every machine has: they are "unsupported" there.

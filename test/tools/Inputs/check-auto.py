@@ -1,14 +1,16 @@
 """Every "auto" takes the plan that is the fastest by its own prediction among its choices, and of equally fast ones the
-smallest: check-auto.py CONFIGS JOBS, with `lmc` on the PATH. Compares drawn jobs with all their choices, one by one."""
+smallest: check-auto.py CONFIGS JOBS, with `lmc` on the PATH. Compares drawn jobs with all their choices, one by one: JOBS of them,
+or LMC_FUZZ times as many if that environment variable is set, at least 2."""
 
 import concurrent.futures
 import itertools
 import json
+import os
 import random
 import subprocess
 import sys
 
-configs, jobs = sys.argv[1], int(sys.argv[2])
+configs, jobs = sys.argv[1], max(2, int(float(os.environ.get("LMC_FUZZ", "1")) * int(sys.argv[2])))
 
 # The choices of each setting that may be "auto".
 REDUCE = ("distributed.reduce_gradients", ("each", "last"))
@@ -99,3 +101,4 @@ print(published())
 with concurrent.futures.ThreadPoolExecutor(2) as pool:
     for line in pool.map(check, range(1, jobs + 1)):
         print(line)
+print(f"{jobs} jobs")

@@ -1,8 +1,8 @@
-"""Checks a page of `lmc report`: check-report.py PAGE [--browser CHROMIUM FOLDER [--layout]].
+"""Checks a page of `lmc report`: check-report.py PAGE [--browser CHROMIUM FOLDER [--layout [--all]]].
 
 Without --browser: the page asks for nothing from elsewhere, its data is as in make-runs.py, and the texts of a hostile run are
-only in the data. With it: the program CHROMIUM draws the page on a wide and on a narrow screen, in light and in dark colours. A
-script uses the page as a reader does and checks that all texts can be read. With --layout, it only checks the texts, so PAGE
+only in the data. With it: the program CHROMIUM draws the page on a wide screen in light colours and on a narrow one in dark colours, with --all also
+the other way round. A script uses the page as a reader does and checks that all texts can be read. With --layout, it only checks the texts, so PAGE
 may be of any runs. FOLDER holds copies of the page and what Chromium keeps.
 """
 import json
@@ -282,31 +282,37 @@ def check_text(page: str) -> None:
     assert data["curves"][0]["name"] == "curve" and data["curves"][0]["y"] == [4.5, 3, 2.5]
 
 
-def check_browser(page: str, chromium: str, folder: pathlib.Path, script: str) -> None:
+# Width, height and colours of screens. The program `chromium` has no window that is narrower than 500.
+SCREENS = ((1400, 1000, "light"), (390, 900, "dark"))
+OTHER_SCREENS = ((1400, 1000, "dark"), (390, 900, "light"))
+
+
+def check_browser(page: str, chromium: str, folder: pathlib.Path, script: str, screens: tuple) -> None:
     # What Chromium keeps (profile, caches, crash reports) stays out of the user's folders.
     home = folder / "home"
     home.mkdir(exist_ok=True)
     kept = {name: str(home) for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME")}
-    for width, height in ((1400, 1000), (390, 900)):  # the program `chromium` has no window that is narrower than 500
-        for scheme, number in (("light", 1), ("dark", 0)):
-            copy = folder / f"page-{width}-{scheme}.html"
-            copy.write_text(page.replace("<head>", "<head>" + CATCH).replace("</body>", script + "</body>").replace('"by":"steps"', '"by":"tokens"'))
-            done = subprocess.run(
-                [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--user-data-dir={home / 'profile'}",
-                 f"--window-size={width},{height}", f"--blink-settings=preferredColorScheme={number}", "--dump-dom", copy.as_uri()],
-                capture_output=True, text=True, timeout=300, env=os.environ | kept)
-            root = re.search(r"<html[^>]*>", done.stdout)
-            assert root, done.stderr
-            print(root.group())
-            assert 'data-drawn="9"' in root.group() and 'data-checked="yes"' in root.group(), root.group()
-            assert f'data-scheme="{scheme}"' in root.group(), root.group()
-            assert f'data-width="{width}"' in root.group() or (chromium == "chromium" and width < 500), root.group()
-            assert "data-error" not in root.group() and "data-taken" not in root.group(), root.group()
+    for width, height, scheme in screens:
+        copy = folder / f"page-{width}-{scheme}.html"
+        copy.write_text(page.replace("<head>", "<head>" + CATCH).replace("</body>", script + "</body>").replace('"by":"steps"', '"by":"tokens"'))
+        done = subprocess.run(
+            [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--user-data-dir={home / 'profile'}",
+             f"--window-size={width},{height}", f"--blink-settings=preferredColorScheme={int(scheme == 'light')}", "--dump-dom", copy.as_uri()],
+            capture_output=True, text=True, timeout=300, env=os.environ | kept)
+        root = re.search(r"<html[^>]*>", done.stdout)
+        assert root, done.stderr
+        print(root.group())
+        assert 'data-drawn="9"' in root.group() and 'data-checked="yes"' in root.group(), root.group()
+        assert f'data-scheme="{scheme}"' in root.group(), root.group()
+        assert f'data-width="{width}"' in root.group() or (chromium == "chromium" and width < 500), root.group()
+        assert "data-error" not in root.group() and "data-taken" not in root.group(), root.group()
 
 
 if __name__ == "__main__":
     text = pathlib.Path(sys.argv[1]).read_text()
     if sys.argv[2:3] == ["--browser"]:
-        check_browser(text, sys.argv[3], pathlib.Path(sys.argv[4]), LAYOUT if sys.argv[5:] == ["--layout"] else READER)
+        options = sys.argv[5:]
+        check_browser(text, sys.argv[3], pathlib.Path(sys.argv[4]), LAYOUT if "--layout" in options else READER,
+                      SCREENS + (OTHER_SCREENS if "--all" in options else ()))
     else:
         check_text(text)
