@@ -15,7 +15,7 @@
 // on one of them, in its own time, and counted once per thread; and every number is that of
 // the fastest of many runs.
 #include "bench/Measure.h"
-#include "compiler/cost/WriteSpec.h"
+#include "compiler/cost/DeviceSpec.h"
 #include "ground/support/Signals.h"
 #include "runtime/device/cpu/CpuMachine.h"
 

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <variant>
 
 #include "ground/config/Toml.h"
@@ -24,66 +25,113 @@ constexpr struct {
 #include "devices.inc"
 };
 
-struct Size {
-  uint64_t *bytes;
-};
-
-// One key of a section: the field that its value is stored to, and the accepted range.
-struct Field {
+// One key of a section: the field of the spec that holds its value (a uint64_t is a size in bytes),
+// and the accepted range.
+struct Key {
   const char *name;
-  std::variant<double *, int64_t *, std::string *, Size, DataType *, bool *,
+  std::variant<double *, int64_t *, std::string *, uint64_t *, DataType *, bool *,
                std::vector<std::string> *>
-      target;
+      value;
   double minimum = 0, maximum = 0; // range of numbers, inclusive
   bool required = true;
 };
+using Keys = std::vector<Key>;
 
 constexpr double kMaxRate = 1e21; // FLOP/s or bytes/s
 constexpr double kMaxSeconds = 1;
 constexpr double kMaxTaken = 0.9; // the maximum share of the processors that a link may take
 constexpr double kMaxCount = 1 << 20;
 
+// Returns the keys before the first section.
+Keys keysOf(DeviceSpec &spec) {
+  return {{"name", &spec.name},
+          {"description", &spec.description},
+          {"arch", &spec.arch},
+          {"default_of", &spec.defaultOf, 0, 0, false},
+          {"host", &spec.host, 0, 0, false}};
+}
+
+// Returns the keys of the sections that every spec has only once, except those of [gemm].
+std::vector<std::pair<const char *, Keys>> sectionsOf(DeviceSpec &spec) {
+  return {{"memory",
+           {{"bytes", &spec.memoryBytes},
+            {"reserve", &spec.reserveBytes},
+            {"bandwidth", &spec.memoryBandwidth, 1, kMaxRate},
+            {"reachable", &spec.reachable, 0.01, 1},
+            {"cache", &spec.cacheBytes, 0, 0, false},
+            {"cache_bandwidth", &spec.cacheBandwidth, 1, kMaxRate, false}}},
+          {"peak",
+           {{"bf16", &spec.peak[size_t(DataType::BF16)], 1, kMaxRate},
+            {"f32", &spec.peak[size_t(DataType::F32)], 1, kMaxRate},
+            {"f64", &spec.peak[size_t(DataType::F64)], 1, kMaxRate}}},
+          {"vector", {{"flops", &spec.vectorFlops, 1, kMaxRate}}},
+          {"clock", {{"hertz", &spec.clock, 1, 1e12}, {"alone", &spec.clockAlone, 1, 1e12, false}}},
+          {"launch", {{"seconds", &spec.launchSeconds, 0, kMaxSeconds}}}};
+}
+
+// Returns the key of [gemm].
+Key workspaceOf(DeviceSpec &spec) { return {"workspace", &spec.gemmWorkspaceBytes, 0, 0, false}; }
+
+Keys keysOf(GemmModel &model) {
+  return {{"sustained", &model.sustained, 1, kMaxRate},
+          {"tile_rows", &model.tileRows, 1, kMaxCount},
+          {"tile_columns", &model.tileColumns, 1, kMaxCount},
+          {"units", &model.units, 1, kMaxCount},
+          {"fixed_depth", &model.fixedDepth, 0, kMaxCount},
+          {"max_splits", &model.maxSplits, 1, 64, false}};
+}
+
+Keys keysOf(AttentionModel &model) {
+  return {{"dtype", &model.dtype},
+          {"head_dim", &model.headDim, 1, 4096},
+          {"forward", &model.forward, 1, kMaxRate},
+          {"forward_half_length", &model.forwardHalfLength, 0, 1e9},
+          {"backward", &model.backward, 1, kMaxRate},
+          {"backward_half_length", &model.backwardHalfLength, 0, 1e9}};
+}
+
+Keys keysOf(SwigluRate &rate) {
+  return {{"rows", &rate.rows, 1, 1 << 30},
+          {"inner", &rate.inner, 1, 1 << 30},
+          {"columns", &rate.columns, 1, 1 << 30},
+          {"forward", &rate.forward, 0, 2, false},
+          {"backward", &rate.backward, 0, 2, false}};
+}
+
+Keys keysOf(LinkModel &link, bool isBetweenNodes) {
+  Keys keys = {{"base", &link.base, 0, kMaxSeconds},
+               {"latency", &link.latency, 0, kMaxSeconds},
+               {"bandwidth", &link.bandwidth, 1, kMaxRate},
+               {"processors", &link.processors, 0, kMaxTaken, false}};
+  if (isBetweenNodes)
+    keys.push_back({"stages", &link.stages, 0, 0, false});
+  return keys;
+}
+
 class SpecReader {
 public:
   SpecReader(const std::string &path) : path(path) {}
 
   void read(const toml::table &root, DeviceSpec &spec) {
-    fields(root, "",
-           {{"name", &spec.name},
-            {"description", &spec.description},
-            {"arch", &spec.arch},
-            {"default_of", &spec.defaultOf, 0, 0, false},
-            {"host", &spec.host, 0, 0, false}},
+    fields(root, "", keysOf(spec),
            {"memory", "peak", "vector", "clock", "launch", "gemm", "attention", "swiglu", "link"});
-    if (const toml::table *memory = section(root, "memory", "memory"))
-      fields(*memory, "memory",
-             {{"bytes", Size{&spec.memoryBytes}},
-              {"reserve", Size{&spec.reserveBytes}},
-              {"bandwidth", &spec.memoryBandwidth, 1, kMaxRate},
-              {"reachable", &spec.reachable, 0.01, 1},
-              {"cache", Size{&spec.cacheBytes}, 0, 0, false},
-              {"cache_bandwidth", &spec.cacheBandwidth, 1, kMaxRate, false}});
-    if (const toml::table *peak = section(root, "peak", "peak"))
-      fields(*peak, "peak",
-             {{"bf16", &spec.peak[size_t(DataType::BF16)], 1, kMaxRate},
-              {"f32", &spec.peak[size_t(DataType::F32)], 1, kMaxRate},
-              {"f64", &spec.peak[size_t(DataType::F64)], 1, kMaxRate}});
-    if (const toml::table *vector = section(root, "vector", "vector"))
-      fields(*vector, "vector", {{"flops", &spec.vectorFlops, 1, kMaxRate}});
-    if (const toml::table *clock = section(root, "clock", "clock", isGpu(spec)))
-      fields(*clock, "clock",
-             {{"hertz", &spec.clock, 1, 1e12}, {"alone", &spec.clockAlone, 1, 1e12, false}});
+    for (const auto &[name, known] : sectionsOf(spec))
+      if (const toml::table *table =
+              section(root, name, name, std::string_view(name) != "clock" || isGpu(spec)))
+        fields(*table, name, known);
     if (spec.clockAlone == 0)
       spec.clockAlone = spec.clock;
-    if (const toml::table *launch = section(root, "launch", "launch"))
-      fields(*launch, "launch", {{"seconds", &spec.launchSeconds, 0, kMaxSeconds}});
     readGemm(root, spec);
-    readAttention(root, spec);
-    readSwiglu(root, spec);
+    for (const toml::table *table : tablesOf(root, "attention", /*required=*/true))
+      fields(*table, "attention", keysOf(spec.attention.emplace_back()));
+    for (const toml::table *table : tablesOf(root, "swiglu", /*required=*/false))
+      fields(*table, "swiglu", keysOf(spec.swiglu.emplace_back()));
     if (const toml::table *links = section(root, "link", "link", false)) {
       fields(*links, "link", {}, {"device", "node"});
-      readLink(*links, "device", spec.deviceLink);
-      readLink(*links, "node", spec.nodeLink);
+      if (const toml::table *table = section(*links, "device", "link.device", false))
+        fields(*table, "link.device", keysOf(spec.deviceLink, /*isBetweenNodes=*/false));
+      if (const toml::table *table = section(*links, "node", "link.node", false))
+        fields(*table, "link.node", keysOf(spec.nodeLink, /*isBetweenNodes=*/true));
     }
     if (diagnostics.empty())
       together(root, spec);
@@ -117,10 +165,10 @@ private:
 
   // Reads the keys of a section that are in `known`. Reports every key that is neither in `known`
   // nor in `sections`, and returns false if there was one.
-  bool fields(const toml::table &table, const std::string &section, const std::vector<Field> &known,
+  bool fields(const toml::table &table, const std::string &section, const Keys &known,
               const std::vector<std::string> &sections = {}) {
     std::vector<std::string> names = sections;
-    for (const Field &field : known)
+    for (const Key &field : known)
       names.push_back(field.name);
     const std::string where = section.empty() ? "" : fmt::format(" in [{}]", section);
     bool unknown = false;
@@ -136,7 +184,7 @@ private:
       unknown = true;
       unknownSection |= header;
     }
-    for (const Field &field : known) {
+    for (const Key &field : known) {
       const toml::node *node = table.get(field.name);
       if (node)
         assign(field, *node, section);
@@ -147,7 +195,7 @@ private:
     return !unknown;
   }
 
-  void assign(const Field &field, const toml::node &node, const std::string &section) {
+  void assign(const Key &field, const toml::node &node, const std::string &section) {
     const std::string name = section.empty() ? field.name : section + "." + field.name;
     auto error = [&](const std::string &problem) {
       diagnostics.error(at(node.source()), name + problem);
@@ -159,33 +207,33 @@ private:
                         field.maximum));
       return false;
     };
-    if (auto *target = std::get_if<double *>(&field.target)) {
+    if (auto *target = std::get_if<double *>(&field.value)) {
       if (!node.is_number())
         return error(" must be a number");
       if (double value = *node.value<double>(); range(value))
         **target = value;
-    } else if (auto *target = std::get_if<int64_t *>(&field.target)) {
+    } else if (auto *target = std::get_if<int64_t *>(&field.value)) {
       if (!node.is_integer())
         return error(" must be an integer");
       if (int64_t value = *node.value<int64_t>(); range(double(value)))
         **target = value;
-    } else if (auto *target = std::get_if<std::string *>(&field.target)) {
+    } else if (auto *target = std::get_if<std::string *>(&field.value)) {
       auto text = node.value_exact<std::string>();
       if (!text || text->empty())
         return error(" must be a string");
       **target = *text;
-    } else if (auto *target = std::get_if<bool *>(&field.target)) {
+    } else if (auto *target = std::get_if<bool *>(&field.value)) {
       if (!node.is_boolean())
         return error(" must be true or false");
       **target = *node.value<bool>();
-    } else if (auto *target = std::get_if<std::vector<std::string> *>(&field.target)) {
+    } else if (auto *target = std::get_if<std::vector<std::string> *>(&field.value)) {
       const toml::array *list = node.as_array();
       if (!list || !std::all_of(list->begin(), list->end(),
                                 [](const toml::node &entry) { return entry.is_string(); }))
         return error(" must be a list of strings");
       for (const toml::node &entry : *list)
         (*target)->push_back(*entry.value<std::string>());
-    } else if (auto *target = std::get_if<DataType *>(&field.target)) {
+    } else if (auto *target = std::get_if<DataType *>(&field.value)) {
       auto text = node.value_exact<std::string>();
       for (const auto &known : kDataTypeNames)
         if (text && *text == known.name) {
@@ -194,7 +242,7 @@ private:
         }
       error(" must be one of \"bf16\", \"f32\", \"f64\"");
     } else {
-      uint64_t *bytes = std::get<Size>(field.target).bytes;
+      uint64_t *bytes = std::get<uint64_t *>(field.value);
       if (auto number = node.value_exact<int64_t>(); number && *number >= 0) {
         *bytes = uint64_t(*number);
         return;
@@ -215,8 +263,7 @@ private:
     const toml::table *gemm = section(root, "gemm", "gemm");
     if (!gemm)
       return;
-    if (!fields(*gemm, "gemm", {{"workspace", Size{&spec.gemmWorkspaceBytes}, 0, 0, false}},
-                {"bf16", "f32", "f64"}))
+    if (!fields(*gemm, "gemm", {workspaceOf(spec)}, {"bf16", "f32", "f64"}))
       return;
     const GemmModel *first = nullptr;
     DataType firstType = DataType::BF16;
@@ -226,13 +273,7 @@ private:
       if (!table)
         continue;
       GemmModel &model = spec.gemm[size_t(known.dtype)];
-      fields(*table, full,
-             {{"sustained", &model.sustained, 1, kMaxRate},
-              {"tile_rows", &model.tileRows, 1, kMaxCount},
-              {"tile_columns", &model.tileColumns, 1, kMaxCount},
-              {"units", &model.units, 1, kMaxCount},
-              {"fixed_depth", &model.fixedDepth, 0, kMaxCount},
-              {"max_splits", &model.maxSplits, 1, 64, false}});
+      fields(*table, full, keysOf(model));
       if (!first) {
         first = &model;
         firstType = known.dtype;
@@ -272,43 +313,6 @@ private:
     return tables;
   }
 
-  void readAttention(const toml::table &root, DeviceSpec &spec) {
-    for (const toml::table *table : tablesOf(root, "attention", /*required=*/true)) {
-      AttentionModel &model = spec.attention.emplace_back();
-      fields(*table, "attention",
-             {{"dtype", &model.dtype},
-              {"head_dim", &model.headDim, 1, 4096},
-              {"forward", &model.forward, 1, kMaxRate},
-              {"forward_half_length", &model.forwardHalfLength, 0, 1e9},
-              {"backward", &model.backward, 1, kMaxRate},
-              {"backward_half_length", &model.backwardHalfLength, 0, 1e9}});
-    }
-  }
-
-  void readSwiglu(const toml::table &root, DeviceSpec &spec) {
-    for (const toml::table *table : tablesOf(root, "swiglu", /*required=*/false)) {
-      SwigluRate &rate = spec.swiglu.emplace_back();
-      fields(*table, "swiglu",
-             {{"rows", &rate.rows, 1, 1 << 30},
-              {"inner", &rate.inner, 1, 1 << 30},
-              {"columns", &rate.columns, 1, 1 << 30},
-              {"forward", &rate.forward, 0, 2, false},
-              {"backward", &rate.backward, 0, 2, false}});
-    }
-  }
-
-  void readLink(const toml::table &links, const char *name, LinkModel &link) {
-    const std::string full = fmt::format("link.{}", name);
-    std::vector<Field> known = {{"base", &link.base, 0, kMaxSeconds},
-                                {"latency", &link.latency, 0, kMaxSeconds},
-                                {"bandwidth", &link.bandwidth, 1, kMaxRate},
-                                {"processors", &link.processors, 0, kMaxTaken, false}};
-    if (full == "link.node")
-      known.push_back({"stages", &link.stages, 0, 0, false});
-    if (const toml::table *table = section(links, name, full, false))
-      fields(*table, full, known);
-  }
-
   void together(const toml::table &root, DeviceSpec &spec) {
     const toml::table &memory = *root.get("memory")->as_table();
     if (spec.reserveBytes >= spec.memoryBytes)
@@ -324,6 +328,80 @@ private:
 
   const std::string &path;
   bool unknownSection = false; // if true, a missing section is probably misspelt
+};
+
+// Writes the sections of a spec.
+class SpecWriter {
+public:
+  SpecWriter(const std::string &header, const SpecComments &comments)
+      : text(header), comments(comments) {}
+
+  // Writes the keys of a section, without optional keys that have the values of `defaults`.
+  void keys(const std::string &section, const Keys &known, const Keys &defaults = {}) {
+    for (size_t i = 0; i < known.size(); ++i)
+      if (const std::string value = textOf(known[i]);
+          known[i].required || defaults.empty() || value != textOf(defaults[i]))
+        line(fmt::format("{} = {}", known[i].name, value),
+             section.empty() ? known[i].name : section + "." + known[i].name);
+  }
+
+  // Writes the section `name` under a blank line and the heading "[name]".
+  void section(const std::string &name, const Keys &known, const Keys &defaults = {}) {
+    text += '\n';
+    line(fmt::format("[{}]", name), name);
+    keys(name, known, defaults);
+  }
+
+  // Writes a list of sections, each under a blank line and the heading "[[name]]".
+  template <typename Entry> void list(const std::string &name, std::vector<Entry> &entries) {
+    for (size_t i = 0; i < entries.size(); ++i) {
+      const std::string numbered = fmt::format("{}.{}", name, i);
+      text += '\n';
+      line(fmt::format("[[{}]]", name), numbered);
+      keys(numbered, keysOf(entries[i]));
+    }
+  }
+
+  std::string text;
+
+private:
+  static std::string quoted(const std::string &value) {
+    std::string escaped;
+    for (char c : value) {
+      if (c == '"' || c == '\\')
+        escaped += '\\';
+      escaped += c;
+    }
+    return '"' + escaped + '"';
+  }
+
+  // Returns the value of a key as TOML.
+  static std::string textOf(const Key &key) {
+    if (auto *number = std::get_if<double *>(&key.value))
+      return fmt::format("{:.6g}", **number);
+    if (auto *text = std::get_if<std::string *>(&key.value))
+      return quoted(**text);
+    if (auto *dtype = std::get_if<DataType *>(&key.value))
+      return quoted(std::ranges::find(kDataTypeNames, **dtype, &DataTypeName::dtype)->name);
+    if (auto *list = std::get_if<std::vector<std::string> *>(&key.value)) {
+      std::vector<std::string> each;
+      std::ranges::transform(**list, std::back_inserter(each), quoted);
+      return fmt::format("[{}]", fmt::join(each, ", "));
+    }
+    if (auto *flag = std::get_if<bool *>(&key.value))
+      return **flag ? "true" : "false";
+    if (auto *bytes = std::get_if<uint64_t *>(&key.value))
+      return fmt::format("{}", **bytes);
+    return fmt::format("{}", *std::get<int64_t *>(key.value));
+  }
+
+  void line(const std::string &content, const std::string &name) {
+    auto comment = comments.find(name);
+    text += comment == comments.end() ? content + "\n"
+                                      : fmt::format("{:<26} # {}\n", content, comment->second);
+  }
+
+  const SpecComments &comments;
 };
 
 } // namespace
@@ -423,6 +501,34 @@ Result<DeviceSpec> deviceSpecOf(const TargetConfig &target, const std::string &d
     }
   }
   return spec;
+}
+
+std::string deviceSpecToml(DeviceSpec spec, const std::string &header,
+                           const SpecComments &comments) {
+  if (spec.cacheBytes == 0)
+    spec.cacheBandwidth = 0;
+  if (spec.clockAlone == spec.clock)
+    spec.clockAlone = 0;
+  DeviceSpec defaults;
+  SpecWriter to(header, comments);
+  to.keys("", keysOf(spec), keysOf(defaults));
+  const auto sections = sectionsOf(spec), ofDefaults = sectionsOf(defaults);
+  for (size_t i = 0; i < sections.size(); ++i)
+    if (const auto &[name, known] = sections[i];
+        std::string_view(name) != "clock" || spec.clock > 0)
+      to.section(name, known, ofDefaults[i].second);
+  if (spec.gemmWorkspaceBytes != defaults.gemmWorkspaceBytes)
+    to.section("gemm", {workspaceOf(spec)});
+  for (const auto &[name, dtype] : kDataTypeNames)
+    to.section(fmt::format("gemm.{}", name), keysOf(spec.gemm[size_t(dtype)]),
+               keysOf(defaults.gemm[size_t(dtype)]));
+  to.list("attention", spec.attention);
+  to.list("swiglu", spec.swiglu);
+  for (bool isBetweenNodes : {false, true})
+    if (LinkModel &link = isBetweenNodes ? spec.nodeLink : spec.deviceLink; link.bandwidth > 0)
+      to.section(isBetweenNodes ? "link.node" : "link.device", keysOf(link, isBetweenNodes),
+                 keysOf(defaults.nodeLink, isBetweenNodes));
+  return std::move(to.text);
 }
 
 } // namespace lmc::cost

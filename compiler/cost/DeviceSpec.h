@@ -14,6 +14,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -151,5 +152,14 @@ Result<DeviceSpec> deviceSpecOf(const TargetConfig &target, const std::string &d
 
 // Parses the text of a spec; errors name `path`.
 Result<DeviceSpec> parseDeviceSpec(const std::string &text, const std::string &path);
+
+// Comments for numbers and sections of a spec, keyed by "memory.bandwidth", "gemm.bf16", or
+// "attention.0" for the first table of attention.
+using SpecComments = std::map<std::string, std::string>;
+
+// Returns the spec as TOML that parseDeviceSpec reads; numbers have six significant digits.
+// `header` is the first lines of the file: complete comments, or "".
+std::string deviceSpecToml(DeviceSpec spec, const std::string &header = "",
+                           const SpecComments &comments = {});
 
 } // namespace lmc::cost

@@ -1,6 +1,6 @@
 #include "compiler/report/Measured.h"
 
-#include "compiler/cost/WriteSpec.h"
+#include "compiler/cost/DeviceSpec.h"
 #include "compiler/kernels/Target.h"
 #include "ground/plan/Operands.h"
 #include "ground/plan/Steps.h"

@@ -1,5 +1,5 @@
 // A spec that was written is read as the same spec.
-#include "compiler/cost/WriteSpec.h"
+#include "compiler/cost/DeviceSpec.h"
 
 #include <gtest/gtest.h>
 
