@@ -36,6 +36,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
@@ -71,36 +72,35 @@ class KernelEmitter {
 public:
   KernelEmitter(kern::KernelOp kernel, RegionInfo &info, const LowerKernelsPassOptions &options,
                 SymbolTable &symbols)
-      : kernel(kernel), info(info), options(options), symbols(symbols), b(kernel.getContext()),
-        loc(kernel.getLoc()) {}
+      : kernel(kernel), info(info), options(options), symbols(symbols),
+        b(kernel.getLoc(), kernel.getContext()) {}
 
   void emit() {
     b.setInsertionPoint(kernel);
     auto pointer = LLVM::LLVMPointerType::get(b.getContext());
-    function =
-        func::FuncOp::create(b, loc, kernel.getSymName(),
-                             b.getFunctionType({pointer, b.getI64Type(), b.getI64Type()}, {}));
+    function = func::FuncOp::create(
+        b, kernel.getSymName(), b.getFunctionType({pointer, b.getI64Type(), b.getI64Type()}, {}));
     Block *entry = function.addEntryBlock();
     b.setInsertionPointToStart(entry);
     auto argument = [&](size_t i) -> Value {
-      Value slot = LLVM::GEPOp::create(b, loc, pointer, pointer, entry->getArgument(0),
+      Value slot = LLVM::GEPOp::create(b, pointer, pointer, entry->getArgument(0),
                                        ArrayRef<LLVM::GEPArg>{int32_t(i)});
-      return LLVM::LoadOp::create(b, loc, pointer, slot);
+      return LLVM::LoadOp::create(b, pointer, slot);
     };
     size_t count = kernel.getBody().getNumArguments();
     for (size_t i = 0; i < count; ++i)
       inputs.push_back(argument(i));
     for (size_t i = 0; i < kernel.getBody().front().getTerminator()->getNumOperands(); ++i)
       results.push_back(argument(count + i));
-    begin = arith::IndexCastOp::create(b, loc, b.getIndexType(), entry->getArgument(1));
-    end = arith::IndexCastOp::create(b, loc, b.getIndexType(), entry->getArgument(2));
+    begin = arith::IndexCastOp::create(b, b.getIndexType(), entry->getArgument(1));
+    end = arith::IndexCastOp::create(b, b.getIndexType(), entry->getArgument(2));
     if (info.shape.flat)
       emitFlat();
     else if (info.hero == kern::Hero::ColumnReduction)
       emitColumns();
     else
       emitRows();
-    func::ReturnOp::create(b, loc);
+    func::ReturnOp::create(b);
   }
 
 private:
@@ -145,7 +145,7 @@ private:
     }
     llvm_unreachable("a scope");
   }
-  Value index(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
+  Value index(int64_t value) { return arith::ConstantIndexOp::create(b, value); }
   unsigned rank() const { return info.shape.domain.size(); }
   // Returns true if the map varies between the segments of a row of several dimensions.
   bool variesInRow(AffineMap map) {
@@ -213,7 +213,7 @@ private:
       OpBuilder::InsertionGuard guard(b);
       enter(Scope::Kernel);
       auto splat = cast<SplatElementsAttr>(constant.getValue());
-      return {arith::ConstantOp::create(b, loc, cast<TypedAttr>(splat.getSplatValue<Attribute>()))};
+      return {arith::ConstantOp::create(b, cast<TypedAttr>(splat.getSplatValue<Attribute>()))};
     }
     auto generic = cast<linalg::GenericOp>(op);
     assert(generic.getNumReductionLoops() == 0 && "reductions are computed by their pass");
@@ -239,9 +239,9 @@ private:
         SmallVector<Attribute> steps;
         for (unsigned i = 0; i < lanes; ++i)
           steps.push_back(b.getIndexAttr(i));
-        Value iota = arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, steps));
-        Value base = vector::BroadcastOp::create(b, loc, type, result.value);
-        result.value = arith::AddIOp::create(b, loc, base, iota);
+        Value iota = arith::ConstantOp::create(b, DenseElementsAttr::get(type, steps));
+        Value base = vector::BroadcastOp::create(b, type, result.value);
+        result.value = arith::AddIOp::create(b, base, iota);
       }
       return result;
     }
@@ -251,7 +251,7 @@ private:
     for (Value &dim : dims)
       if (!dim)
         dim = index(0);
-    result.value = affine::expandAffineExpr(b, loc, expr, dims, {});
+    result.value = affine::expandAffineExpr(b, b.getLoc(), expr, dims, {});
     return result;
   }
 
@@ -297,16 +297,16 @@ private:
         continue;
       OpBuilder::InsertionGuard guard(b);
       enter(scopeOf(/*innermost=*/true, other.outer));
-      Value at = arith::SubIOp::create(b, loc, other.value, laneBase[copy]);
-      at = arith::MaxSIOp::create(b, loc, at, this->index(-1));
-      at = arith::MinSIOp::create(b, loc, at, this->index(lanes));
-      at = arith::IndexCastOp::create(b, loc, b.getI32Type(), at);
+      Value at = arith::SubIOp::create(b, other.value, laneBase[copy]);
+      at = arith::MaxSIOp::create(b, at, this->index(-1));
+      at = arith::MinSIOp::create(b, at, this->index(lanes));
+      at = arith::IndexCastOp::create(b, b.getI32Type(), at);
       auto type = cast<VectorType>(typeOf(b.getI32Type(), true));
       SmallVector<int32_t> steps = llvm::to_vector(llvm::seq<int32_t>(0, lanes));
       Value iota =
-          arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, ArrayRef<int32_t>(steps)));
-      Value spreadAt = vector::BroadcastOp::create(b, loc, type, at);
-      return {arith::CmpIOp::create(b, loc, op.getPredicate(), iota, spreadAt), /*innermost=*/true,
+          arith::ConstantOp::create(b, DenseElementsAttr::get(type, ArrayRef<int32_t>(steps)));
+      Value spreadAt = vector::BroadcastOp::create(b, type, at);
+      return {arith::CmpIOp::create(b, op.getPredicate(), iota, spreadAt), /*innermost=*/true,
               other.outer};
     }
     return {};
@@ -315,7 +315,7 @@ private:
   Value spread(Val value) {
     if (lanes == 1 || isa<VectorType>(value.value.getType()))
       return value.value;
-    return vector::BroadcastOp::create(b, loc, typeOf(value.value.getType(), true), value.value);
+    return vector::BroadcastOp::create(b, typeOf(value.value.getType(), true), value.value);
   }
 
   Val apply(Operation *op, ArrayRef<Val> operands) {
@@ -339,21 +339,21 @@ private:
     auto callee = symbols.lookup<func::FuncOp>(symbol);
     if (!callee) {
       callee = func::FuncOp::create(
-          loc, symbol,
+          b.getLoc(), symbol,
           FunctionType::get(b.getContext(), SmallVector<Type>(operands.size(), type), {type}));
       callee.setPrivate();
       symbols.insert(callee);
     }
     auto vector = dyn_cast<VectorType>(operands[0].getType());
     if (!vector)
-      return func::CallOp::create(b, loc, callee, operands).getResult(0);
-    Value result = arith::ConstantOp::create(b, loc, b.getZeroAttr(vector));
+      return func::CallOp::create(b, callee, operands).getResult(0);
+    Value result = arith::ConstantOp::create(b, b.getZeroAttr(vector));
     for (int64_t i = 0; i < vector.getNumElements(); ++i) {
       SmallVector<Value> scalars;
       for (Value operand : operands)
-        scalars.push_back(vector::ExtractOp::create(b, loc, operand, i));
-      Value one = func::CallOp::create(b, loc, callee, scalars).getResult(0);
-      result = vector::InsertOp::create(b, loc, one, result, i);
+        scalars.push_back(vector::ExtractOp::create(b, operand, i));
+      Value one = func::CallOp::create(b, callee, scalars).getResult(0);
+      result = vector::InsertOp::create(b, one, result, i);
     }
     return result;
   }
@@ -374,10 +374,10 @@ private:
       Value x = product->second.x, y = product->second.y;
       Value z = operands[1 - i];
       if (subtract && i == 0)
-        z = arith::NegFOp::create(b, loc, z);
+        z = arith::NegFOp::create(b, z);
       if (subtract && i == 1)
-        x = arith::NegFOp::create(b, loc, x);
-      return math::FmaOp::create(b, loc, x, y, z);
+        x = arith::NegFOp::create(b, x);
+      return math::FmaOp::create(b, x, y, z);
     }
     return {};
   }
@@ -385,11 +385,10 @@ private:
   Value build(Operation *op, ValueRange operands, bool innermost) {
     Type element = op->getResult(0).getType();
     Type source = op->getOperand(0).getType();
-    ScalarMath scalarMath{b, loc, options.fma};
+    ScalarMath scalarMath{b, options.fma};
     if (source.isBF16() && isa<arith::ExtFOp>(op)) {
       Value wide = scalarMath.fromBf16(operands[0]);
-      return element.isF32() ? wide
-                             : arith::ExtFOp::create(b, loc, typeOf(element, innermost), wide);
+      return element.isF32() ? wide : arith::ExtFOp::create(b, typeOf(element, innermost), wide);
     }
     // AVX-512's instruction that converts f32 to bf16 is not used, because it rounds results below
     // 2^-126 to zero.
@@ -402,8 +401,8 @@ private:
     if (source.isF32() && isa<math::TanhOp>(op))
       return scalarMath.tanh(operands[0]);
     if (isa<math::RsqrtOp>(op)) {
-      Value root = math::SqrtOp::create(b, loc, operands[0]);
-      return arith::DivFOp::create(b, loc, scalarMath.constant(root, 1.0), root);
+      Value root = math::SqrtOp::create(b, operands[0]);
+      return arith::DivFOp::create(b, scalarMath.constant(root, 1.0), root);
     }
     if (const MathFunction *function = mathFunction(op); function && function->callsLibrary)
       return call(function->name, operands);
@@ -425,8 +424,8 @@ private:
   // Addresses, loads and stores
 
   Value element(Value pointer, Type element, Value at) {
-    Value offset = arith::IndexCastOp::create(b, loc, b.getI64Type(), at);
-    return LLVM::GEPOp::create(b, loc, pointer.getType(), element, pointer,
+    Value offset = arith::IndexCastOp::create(b, b.getI64Type(), at);
+    return LLVM::GEPOp::create(b, pointer.getType(), element, pointer,
                                ArrayRef<LLVM::GEPArg>{offset});
   }
 
@@ -448,8 +447,8 @@ private:
         int64_t stride = info.strideOf(argument, type, i);
         Value at = dynamic.empty() || !dynamic[i] ? indexAt(point.getResult(i)).value : dynamic[i];
         if (stride != 1)
-          at = arith::MulIOp::create(b, loc, at, index(stride));
-        offset = offset ? arith::AddIOp::create(b, loc, offset, at).getResult() : at;
+          at = arith::MulIOp::create(b, at, index(stride));
+        offset = offset ? arith::AddIOp::create(b, offset, at).getResult() : at;
       }
       if (offset)
         base = element(base, type.getElementType(), offset);
@@ -472,7 +471,7 @@ private:
     Value pointer = address(input.getArgNumber(), inputs[input.getArgNumber()], type, point,
                             dynamic, result.outer);
     Type element = type.getElementType();
-    result.value = LLVM::LoadOp::create(b, loc, typeOf(element, result.innermost), pointer,
+    result.value = LLVM::LoadOp::create(b, typeOf(element, result.innermost), pointer,
                                         element.getIntOrFloatBitWidth() / 8);
     return result;
   }
@@ -491,9 +490,9 @@ private:
       Val value = eval(at, point);
       OpBuilder::InsertionGuard guard(b);
       enter(Scope::Outer);
-      Value clamped = arith::MaxSIOp::create(b, loc, value.value, index(0));
-      dynamic.back() = arith::MinSIOp::create(b, loc, clamped,
-                                              index(op.getTensor().getType().getDimSize(dim) - 1));
+      Value clamped = arith::MaxSIOp::create(b, value.value, index(0));
+      dynamic.back() =
+          arith::MinSIOp::create(b, clamped, index(op.getTensor().getType().getDimSize(dim) - 1));
     }
     return load(cast<BlockArgument>(op.getTensor()),
                 AffineMap::get(rank(), 0, exprs, b.getContext()), dynamic);
@@ -509,7 +508,7 @@ private:
   void store(unsigned output, AffineMap point, Val value) {
     Value pointer = addressOfResult(output, point, !info.shape.flat);
     bool innermost = info.shape.flat || (rank() > 0 && point.isFunctionOfDim(rank() - 1));
-    LLVM::StoreOp::create(b, loc, innermost ? spread(value) : value.value, pointer,
+    LLVM::StoreOp::create(b, innermost ? spread(value) : value.value, pointer,
                           elementOfResult(output).getIntOrFloatBitWidth() / 8);
   }
 
@@ -517,7 +516,7 @@ private:
   Value loadResult(unsigned output, AffineMap point) {
     Type element = elementOfResult(output);
     Value pointer = addressOfResult(output, point, /*outer=*/true);
-    return LLVM::LoadOp::create(b, loc, typeOf(element, /*innermost=*/true), pointer,
+    return LLVM::LoadOp::create(b, typeOf(element, /*innermost=*/true), pointer,
                                 element.getIntOrFloatBitWidth() / 8);
   }
 
@@ -540,7 +539,7 @@ private:
     if (lanes > 1)
       value = DenseElementsAttr::get(VectorType::get({int64_t(lanes)}, value.getType()),
                                      Attribute(value));
-    return arith::ConstantOp::create(b, loc, value);
+    return arith::ConstantOp::create(b, value);
   }
 
   // Combines neighbouring pairs, then pairs of the results, and so on: ((0 + 1) + (2 + 3)).
@@ -565,11 +564,11 @@ private:
         low.push_back(i);
         high.push_back(half + i);
       }
-      Value lower = vector::ShuffleOp::create(b, loc, vector, vector, low);
-      Value upper = vector::ShuffleOp::create(b, loc, vector, vector, high);
+      Value lower = vector::ShuffleOp::create(b, vector, vector, low);
+      Value upper = vector::ShuffleOp::create(b, vector, vector, high);
       vector = combine(reduction, lower, upper, /*innermost=*/true);
     }
-    return vector::ExtractOp::create(b, loc, vector, int64_t(0));
+    return vector::ExtractOp::create(b, vector, int64_t(0));
   }
 
   //===--------------------------------------------------------------------===//
@@ -582,7 +581,7 @@ private:
     innerCaches.assign(copies, Cache());
     laneBase.assign(1, first);
     for (int64_t u = 1; u < copies; ++u)
-      laneBase.push_back(arith::AddIOp::create(b, loc, first, index(u * vectorLanes)));
+      laneBase.push_back(arith::AddIOp::create(b, first, index(u * vectorLanes)));
     copy = 0;
   }
 
@@ -597,8 +596,8 @@ private:
   SmallVector<Value> delinearize(Value number, ArrayRef<int64_t> extents) {
     SmallVector<Value> indices(extents.size());
     for (size_t d = extents.size(); d-- > 1;) {
-      indices[d] = arith::RemUIOp::create(b, loc, number, index(extents[d]));
-      number = arith::DivUIOp::create(b, loc, number, index(extents[d]));
+      indices[d] = arith::RemUIOp::create(b, number, index(extents[d]));
+      number = arith::DivUIOp::create(b, number, index(extents[d]));
     }
     if (!indices.empty())
       indices[0] = number;
@@ -610,8 +609,7 @@ private:
   // the second, and so on.
   SmallVector<Value> innerLoop(Value from, Value to, unsigned unroll, unsigned vectorLanes,
                                const RowPass &pass, ValueRange accumulators) {
-    auto loop =
-        scf::ForOp::create(b, loc, from, to, index(int64_t(unroll) * vectorLanes), accumulators);
+    auto loop = scf::ForOp::create(b, from, to, index(int64_t(unroll) * vectorLanes), accumulators);
     Operation *&anchor = info.shape.flat ? kernelAnchor : outerAnchor;
     if (!anchor)
       anchor = loop;
@@ -646,7 +644,7 @@ private:
     }
     if (!next.empty() || loop.getBody()->empty() ||
         !loop.getBody()->back().hasTrait<OpTrait::IsTerminator>())
-      scf::YieldOp::create(b, loc, next);
+      scf::YieldOp::create(b, next);
     endLane();
     return SmallVector<Value>(loop.getResults());
   }
@@ -675,8 +673,7 @@ private:
     } else {
       for (const Reduction *r : pass.reductions)
         totals.push_back(identityOf(*r, 1));
-      auto loop =
-          scf::ForOp::create(b, loc, index(0), index(llvm::product_of(outer)), index(1), totals);
+      auto loop = scf::ForOp::create(b, index(0), index(llvm::product_of(outer)), index(1), totals);
       outerAnchor = loop;
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(loop.getBody());
@@ -685,7 +682,7 @@ private:
       for (auto [i, r] : llvm::enumerate(pass.reductions))
         next[i] = combine(*r, loop.getRegionIterArg(unsigned(i)), next[i], /*innermost=*/false);
       if (!next.empty())
-        scf::YieldOp::create(b, loc, next);
+        scf::YieldOp::create(b, next);
       rowDims.clear();
       totals.assign(loop.result_begin(), loop.result_end());
     }
@@ -744,9 +741,9 @@ private:
     auto upTo = [&](unsigned copies) {
       if (info.shape.items < copies * width)
         return;
-      Value count = arith::SubIOp::create(b, loc, end, position);
-      Value rest = arith::RemUIOp::create(b, loc, count, index(copies * width));
-      Value stop = arith::SubIOp::create(b, loc, end, rest);
+      Value count = arith::SubIOp::create(b, end, position);
+      Value rest = arith::RemUIOp::create(b, count, index(copies * width));
+      Value stop = arith::SubIOp::create(b, end, rest);
       emit(position, stop, copies, width);
       position = stop;
     };
@@ -767,11 +764,11 @@ private:
   // then adds its terms.
   void startBlockSums(Value item) {
     SmallVector<Value> outer = outerDims;
-    setRow(arith::MulIOp::create(b, loc, item, index(info.shape.rowsPerItem)));
+    setRow(arith::MulIOp::create(b, item, index(info.shape.rowsPerItem)));
     for (const BlockSum &block : info.blockSums) {
       Val init = eval(block.sum.init, AffineMap::get(rank(), 0, b.getContext()));
       auto fill = [&](int64_t from, int64_t to, unsigned vectorLanes) {
-        auto loop = scf::ForOp::create(b, loc, index(from), index(to), index(vectorLanes));
+        auto loop = scf::ForOp::create(b, index(from), index(to), index(vectorLanes));
         OpBuilder::InsertionGuard guard(b);
         b.setInsertionPoint(loop.getBody()->getTerminator());
         startLane(1, vectorLanes, loop.getInductionVar());
@@ -790,7 +787,7 @@ private:
   }
 
   void emitRows() {
-    auto items = scf::ForOp::create(b, loc, begin, end, index(1));
+    auto items = scf::ForOp::create(b, begin, end, index(1));
     kernelAnchor = items;
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(items.getBody()->getTerminator());
@@ -798,9 +795,9 @@ private:
       return emitRow(items.getInductionVar());
     startBlockSums(items.getInductionVar());
     Value count = index(info.shape.rowsPerItem);
-    Value first = arith::MulIOp::create(b, loc, items.getInductionVar(), count);
-    Value last = arith::AddIOp::create(b, loc, first, count);
-    auto rows = scf::ForOp::create(b, loc, first, last, index(1));
+    Value first = arith::MulIOp::create(b, items.getInductionVar(), count);
+    Value last = arith::AddIOp::create(b, first, count);
+    auto rows = scf::ForOp::create(b, first, last, index(1));
     b.setInsertionPoint(rows.getBody()->getTerminator());
     emitRow(rows.getInductionVar());
   }
@@ -836,16 +833,14 @@ private:
     for (const Reduction &r : info.reductions)
       identities.append(unroll, identityOf(r, vectorLanes));
 
-    auto blocks = scf::ForOp::create(b, loc, index(0), index(extent), index(kRowBlock), identities);
+    auto blocks = scf::ForOp::create(b, index(0), index(extent), index(kRowBlock), identities);
     laneAnchor = blocks;
     {
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(blocks.getBody());
       Value blockEnd = arith::MinSIOp::create(
-          b, loc, arith::AddIOp::create(b, loc, blocks.getInductionVar(), index(kRowBlock)),
-          index(extent));
-      auto rows =
-          scf::ForOp::create(b, loc, blocks.getInductionVar(), blockEnd, index(1), identities);
+          b, arith::AddIOp::create(b, blocks.getInductionVar(), index(kRowBlock)), index(extent));
+      auto rows = scf::ForOp::create(b, blocks.getInductionVar(), blockEnd, index(1), identities);
       {
         OpBuilder::InsertionGuard inner(b);
         b.setInsertionPointToStart(rows.getBody());
@@ -858,14 +853,14 @@ private:
             next[i * unroll + copy] =
                 combine(r, rows.getRegionIterArg(i * unroll + copy), spread(term), true);
           }
-        scf::YieldOp::create(b, loc, next);
+        scf::YieldOp::create(b, next);
       }
       SmallVector<Value> sums;
       for (auto [i, r] : llvm::enumerate(info.reductions))
         for (unsigned u = 0; u < unroll; ++u)
           sums.push_back(combine(r, blocks.getRegionIterArg(i * unroll + u),
                                  rows.getResult(i * unroll + u), true));
-      scf::YieldOp::create(b, loc, sums);
+      scf::YieldOp::create(b, sums);
     }
     laneAnchor = nullptr;
     outerDims.clear();
@@ -890,23 +885,22 @@ private:
   }
 
   void emitColumns() {
-    overItems(unrollOf(info.reductions.size()), [&](Value from, Value to, unsigned copies,
-                                                    unsigned vectorLanes) {
-      auto loop = scf::ForOp::create(b, loc, from, to, index(int64_t(copies) * vectorLanes));
-      if (!kernelAnchor)
-        kernelAnchor = loop;
-      OpBuilder::InsertionGuard guard(b);
-      b.setInsertionPoint(loop.getBody()->getTerminator());
-      emitColumnBlock(loop.getInductionVar(), copies, vectorLanes);
-    });
+    overItems(unrollOf(info.reductions.size()),
+              [&](Value from, Value to, unsigned copies, unsigned vectorLanes) {
+                auto loop = scf::ForOp::create(b, from, to, index(int64_t(copies) * vectorLanes));
+                if (!kernelAnchor)
+                  kernelAnchor = loop;
+                OpBuilder::InsertionGuard guard(b);
+                b.setInsertionPoint(loop.getBody()->getTerminator());
+                emitColumnBlock(loop.getInductionVar(), copies, vectorLanes);
+              });
   }
 
   kern::KernelOp kernel;
   RegionInfo &info;
   const LowerKernelsPassOptions &options;
   SymbolTable &symbols;
-  OpBuilder b;
-  Location loc;
+  ImplicitLocOpBuilder b;
   func::FuncOp function;
   Value begin, end;
   SmallVector<Value> inputs, results; // base pointers of the arguments

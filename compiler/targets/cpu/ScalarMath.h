@@ -2,15 +2,14 @@
 // library. Works on scalars and on vectors.
 #pragma once
 
-#include "mlir/IR/Builders.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/IR/Value.h"
 
 namespace lmc::codegen {
 
 // Builds arithmetic ops on f32 values or vectors of f32.
 struct ScalarMath {
-  mlir::OpBuilder &builder;
-  mlir::Location loc;
+  mlir::ImplicitLocOpBuilder &b;
   bool fma; // true if the target has a fused multiply-add instruction
 
   // Returns e^x with an error of at most 2 units in the last place, also for subnormal results.
@@ -26,8 +25,8 @@ struct ScalarMath {
   mlir::Value fromBf16(mlir::Value x);
   mlir::Value toBf16(mlir::Value x);
 
-  // Returns a * b + c, with one rounding if `fma`.
-  mlir::Value mulAdd(mlir::Value a, mlir::Value b, mlir::Value c);
+  // Returns x * y + z, with one rounding if `fma`.
+  mlir::Value mulAdd(mlir::Value x, mlir::Value y, mlir::Value z);
 
   // Returns a constant of the type of `like`.
   mlir::Value constant(mlir::Value like, double value);
