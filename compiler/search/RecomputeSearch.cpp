@@ -45,34 +45,29 @@ static RecomputeCandidate candidateOf(const RecomputeChoiceProblem &problem,
   auto differs = [&](size_t layer, size_t other) {
     return other < count && options[other] != options[layer];
   };
+  const auto &border = positions.border.empty() ? problem.kinds : positions.border;
+  const auto &last = positions.border.empty() ? problem.kinds : positions.last;
   // Adds the seconds in the order of (kind, option), so that two choices with the same number of
   // layers per kind and option have exactly the same sum.
-  std::map<std::pair<int, int>, int64_t> counts, borders;
+  std::map<std::pair<size_t, size_t>, int64_t> counts, borders;
   uint64_t held = 0, most = 0;
   for (size_t layer = 0; layer < count; ++layer) {
-    size_t kind = size_t(problem.layers[layer]), option = size_t(options[layer]);
-    ++counts[{int(kind), int(option)}];
+    const size_t kind = size_t(problem.layers[layer]), option = size_t(options[layer]);
+    ++counts[{kind, option}];
     const bool isBorder = differs(layer, layer - 1) || differs(layer, layer + 1);
     if (isBorder)
-      ++borders[{int(kind), int(option)}];
-    LayerOption of = problem.kinds[kind][option];
-    if (!positions.border.empty()) {
-      if (isBorder || layer == 0)
-        of = positions.border[kind][option];
-      if (layer + 1 == count)
-        of = positions.last[kind][option];
-    }
+      ++borders[{kind, option}];
+    const LayerOption &of = (layer + 1 == count       ? last
+                             : isBorder || layer == 0 ? border
+                                                      : problem.kinds)[kind][option];
     held += of.keptBytes;
     most = std::max(most, held + of.transientBytes);
   }
   for (const auto &[of, number] : counts)
-    candidate.seconds +=
-        double(number) * problem.kinds[size_t(of.first)][size_t(of.second)].seconds;
-  if (!positions.border.empty())
-    for (const auto &[of, number] : borders)
-      candidate.seconds +=
-          double(number) * (positions.border[size_t(of.first)][size_t(of.second)].seconds -
-                            problem.kinds[size_t(of.first)][size_t(of.second)].seconds);
+    candidate.seconds += double(number) * problem.kinds[of.first][of.second].seconds;
+  for (const auto &[of, number] : borders)
+    candidate.seconds += double(number) * (border[of.first][of.second].seconds -
+                                           problem.kinds[of.first][of.second].seconds);
   // The bound is a little lower than the prediction, because alignment and the outermost layers of
   // a plan may differ from those of a probe.
   uint64_t workspace = std::max(most, problem.headAndLossBytes + held);
@@ -457,14 +452,13 @@ LogicalResult RecomputeSearch::probeKeptWeights() {
   for (size_t twin : {0, 1})
     for (int64_t kind : both.layers)
       probes[twin].choice.push_back(int64_t(twin * both.kinds[size_t(kind)].options.size() / 2));
-  if (failed(measure(probes)))
+  FailureOr<std::vector<PlanMeasures>> measured = measure(probes);
+  if (failed(measured))
     return failure();
-  double seconds[2];
-  for (size_t twin : {0, 1}) {
-    FailureOr<PlanMeasures> measures = measure(model->module, both, probes[twin].choice);
-    seconds[twin] = microStepSeconds(*measures, found.layers.size());
-  }
-  keepsWeights = isWorthKeeping(seconds[0], seconds[1]);
+  auto secondsOf = [&](size_t twin) {
+    return microStepSeconds((*measured)[twin], found.layers.size());
+  };
+  keepsWeights = isWorthKeeping(secondsOf(0), secondsOf(1));
   if (keepsWeights)
     addTwins(found);
   return success();
@@ -476,19 +470,22 @@ FailureOr<std::optional<double>> RecomputeSearch::leastSeconds() {
   FailureOr<Probed> model = probed(kRun);
   if (failed(model))
     return failure();
+  const RecomputeKind &kind = model->options.kinds[0];
+  // Takes the option that keeps the most bytes: "keep1" where it exists, else "none".
+  const int64_t most = std::max<int64_t>(kind.find("keep1"), 0);
+  std::vector<int64_t> options = {most};
+  if (keepsWeights)
+    options.push_back(most + int64_t(kind.options.size() / 2));
+  std::vector<Probe> probes;
+  for (int64_t option : options)
+    probes.push_back({model->module, &model->options,
+                      std::vector<int64_t>(model->options.layers.size(), option)});
+  FailureOr<std::vector<PlanMeasures>> measured = measure(probes);
+  if (failed(measured))
+    return failure();
   std::optional<double> least;
-  for (bool kept : {false, true}) {
-    if (kept && !keepsWeights)
-      continue;
-    const RecomputeKind &kind = model->options.kinds[0];
-    // Takes the option that keeps the most bytes: "keep1" where it exists, else "none".
-    const int64_t most = std::max<int64_t>(kind.find("keep1"), 0);
-    const std::vector<int64_t> choice(model->options.layers.size(),
-                                      most + (kept ? int64_t(kind.options.size() / 2) : 0));
-    FailureOr<PlanMeasures> measures = measure(model->module, model->options, choice);
-    if (failed(measures))
-      return failure();
-    const double seconds = microStepSeconds(*measures, found.layers.size());
+  for (const PlanMeasures &measures : *measured) {
+    const double seconds = microStepSeconds(measures, found.layers.size());
     least = std::min(least.value_or(seconds), seconds);
   }
   return least;
@@ -530,21 +527,21 @@ FailureOr<PlanMeasures> RecomputeSearch::compiled(const Probe &probe) const {
   return made;
 }
 
-// Measures probes on the threads of the context, in the order of the list. Skips probes with known
-// measures.
-LogicalResult RecomputeSearch::measure(ArrayRef<Probe> probes) {
+// Returns the measures of probes, in the order of the list. Compiles those that are not known, on
+// the threads of the context.
+FailureOr<std::vector<PlanMeasures>> RecomputeSearch::measure(ArrayRef<Probe> probes) {
   // The key of a probe: its choice of options, and its chunk of the loss. The length of the choice
   // identifies the model. Adding twins does not change the index of an option.
   using Key = std::pair<std::vector<int64_t>, int64_t>;
+  auto keyOf = [](const Probe &probe) {
+    return Key(probe.choice, probe.lossChunk ? probe.lossChunk : lossChunkOf(probe.module).tokens);
+  };
   std::map<Key, FailureOr<PlanMeasures>> results;
   std::vector<std::pair<const Probe *, FailureOr<PlanMeasures> *>> missing;
-  for (const Probe &probe : probes) {
-    Key key(probe.choice, probe.lossChunk ? probe.lossChunk : lossChunkOf(probe.module).tokens);
-    if (measures.count(key))
-      continue;
-    if (auto [entry, isNew] = results.try_emplace(std::move(key), failure()); isNew)
-      missing.push_back({&probe, &entry->second});
-  }
+  for (const Probe &probe : probes)
+    if (Key key = keyOf(probe); !measures.count(key))
+      if (auto [entry, isNew] = results.try_emplace(std::move(key), failure()); isNew)
+        missing.push_back({&probe, &entry->second});
   start.getContext()->loadAllAvailableDialects(); // because no thread may load one
   parallelForEach(start.getContext(), missing,
                   [&](auto &each) { *each.second = compiled(*each.first); });
@@ -553,15 +550,10 @@ LogicalResult RecomputeSearch::measure(ArrayRef<Probe> probes) {
       return failure();
     measures.emplace(key, std::move(*measure));
   }
-  return success();
-}
-
-// Measures a probe, unless its measures are known because another part of the search needed them.
-FailureOr<PlanMeasures> RecomputeSearch::measure(ModuleOp probed, const RecomputeOptions &options,
-                                                 ArrayRef<int64_t> choice, int64_t lossChunk) {
-  if (failed(measure(Probe{probed, &options, choice.vec(), lossChunk})))
-    return failure();
-  return measures.at({choice.vec(), lossChunk ? lossChunk : lossChunkOf(probed).tokens});
+  std::vector<PlanMeasures> all;
+  for (const Probe &probe : probes)
+    all.push_back(measures.at(keyOf(probe)));
+  return all;
 }
 
 // Returns a model with `layers` layers and its options. Returns the whole model if the options of
@@ -592,53 +584,44 @@ LogicalResult RecomputeSearch::probe() {
   problem.layers.assign(found.layers.begin(), found.layers.end());
   problem.fixedBytes = stateBytes(start);
   problem.headAndLossBytes = UINT64_MAX;
-  auto addProbe = [&](const Probed &model, ArrayRef<int64_t> choice) -> LogicalResult {
-    FailureOr<PlanMeasures> measures = measure(model.module, model.options, choice);
-    if (failed(measures))
-      return failure();
-    problem.headAndLossBytes = std::min(problem.headAndLossBytes, measures->headAndLossBytes);
-    for (auto [layer, option] : llvm::enumerate(choice)) {
-      bool isBetween = layer > 0 && layer + 1 < choice.size() && choice[layer - 1] == option &&
-                       choice[layer + 1] == option;
-      known[size_t(model.options.layers[layer])][size_t(option)].add(
-          measures->layers[layer], isBetween, layer + 1 == choice.size());
-    }
-    return success();
-  };
-
   // The last layer needs measures of its own, because the most bytes are live there, and the
   // commands after it belong to no layer. So short probes put each option once at the last layer.
   FailureOr<Probed> longer = probed(wanted), shortest = probed(kRun);
   if (failed(longer) || failed(shortest))
     return failure();
-  std::vector<std::vector<int64_t>> ofShortest;
-  for (size_t option = 0; option < most; ++option) {
-    std::vector<int64_t> &choice = ofShortest.emplace_back();
-    for (int64_t kind : shortest->options.layers) {
-      const std::vector<size_t> &list = distinct[size_t(kind)];
-      choice.push_back(int64_t(list[std::min(option, list.size() - 1)]));
-    }
-  }
   std::vector<Probe> probes;
   for (std::vector<int64_t> &choice : probeChoices(longer->options))
     probes.push_back({longer->module, &longer->options, std::move(choice)});
   const size_t longProbes = probes.size();
-  for (const std::vector<int64_t> &choice : ofShortest)
-    probes.push_back({shortest->module, &shortest->options, choice});
-  if (failed(measure(probes)))
+  for (size_t option = 0; option < most; ++option) {
+    std::vector<int64_t> choice;
+    for (int64_t kind : shortest->options.layers) {
+      const std::vector<size_t> &list = distinct[size_t(kind)];
+      choice.push_back(int64_t(list[std::min(option, list.size() - 1)]));
+    }
+    probes.push_back({shortest->module, &shortest->options, std::move(choice)});
+  }
+  FailureOr<std::vector<PlanMeasures>> measured = measure(probes);
+  if (failed(measured))
     return failure();
-  for (const Probe &probe : ArrayRef(probes).take_front(longProbes))
-    if (failed(addProbe(*longer, probe.choice)))
-      return failure();
   outerSeconds.resize(found.kinds[size_t(found.layers.front())].options.size());
-  for (const std::vector<int64_t> &choice : ofShortest) {
-    if (failed(addProbe(*shortest, choice)))
-      return failure();
-    const PlanMeasures all = *measure(shortest->module, shortest->options, choice); // known by now
+  for (size_t number = 0; number < probes.size(); ++number) {
+    const std::vector<int64_t> &choice = probes[number].choice;
+    const PlanMeasures &measures = (*measured)[number];
+    problem.headAndLossBytes = std::min(problem.headAndLossBytes, measures.headAndLossBytes);
+    for (auto [layer, option] : llvm::enumerate(choice)) {
+      bool isBetween = layer > 0 && layer + 1 < choice.size() && choice[layer - 1] == option &&
+                       choice[layer + 1] == option;
+      known[size_t(probes[number].options->layers[layer])][size_t(option)].add(
+          measures.layers[layer], isBetween, layer + 1 == choice.size());
+    }
+    if (number < longProbes)
+      continue;
     double &outer = outerSeconds[size_t(choice.front())];
-    outer = chunkSizes.empty() ? all.otherSeconds : 0;
-    if (all.layers.size() >= kRun)
-      outer += all.layers.front().seconds + all.layers.back().seconds - 2 * all.layers[1].seconds;
+    outer = chunkSizes.empty() ? measures.otherSeconds : 0;
+    if (measures.layers.size() >= kRun)
+      outer += measures.layers.front().seconds + measures.layers.back().seconds -
+               2 * measures.layers[1].seconds;
   }
 
   for (auto [kind, measured] : llvm::enumerate(known)) {
@@ -658,25 +641,26 @@ LogicalResult RecomputeSearch::probe() {
   return success();
 }
 
-// For each chunk, measures head and loss in a model whose layers recompute nothing.
+// Returns the measures of a model whose layers take their first option, for each size of chunks.
+FailureOr<std::vector<PlanMeasures>> RecomputeSearch::measureChunks(const Probed &model) {
+  std::vector<Probe> probes;
+  for (int64_t size : chunkSizes)
+    probes.push_back(
+        {model.module, &model.options, std::vector<int64_t>(model.options.layers.size(), 0), size});
+  return measure(probes);
+}
+
 LogicalResult RecomputeSearch::probeLossChunks() {
   FailureOr<Probed> model = probed(kRun);
   if (failed(model))
     return failure();
-  const LossChunk own = lossChunkOf(start);
-  const std::vector<int64_t> choice(model->options.layers.size(), 0);
-  std::vector<Probe> probes;
-  for (int64_t size : chunkSizes)
-    probes.push_back({model->module, &model->options, choice, size});
-  if (failed(measure(probes)))
+  FailureOr<std::vector<PlanMeasures>> measured = measureChunks(*model);
+  if (failed(measured))
     return failure();
-  for (int64_t size : chunkSizes) {
-    FailureOr<PlanMeasures> measures = measure(model->module, model->options, choice, size);
-    if (failed(measures))
-      return failure();
+  const LossChunk own = lossChunkOf(start);
+  for (auto [size, measures] : llvm::zip_equal(chunkSizes, *measured))
     chunks.push_back({size, own.logitsBytes / uint64_t(own.tokens) * uint64_t(size),
-                      measures->headAndLossBytes, measures->otherSeconds});
-  }
+                      measures.headAndLossBytes, measures.otherSeconds});
   return success();
 }
 
@@ -830,9 +814,8 @@ RecomputeSearch::begin(ModuleOp start, const Config &config, const cost::CostMod
   std::unique_ptr<RecomputeSearch> made(
       new RecomputeSearch(start, config, model, phases, makeShorter, chunkSizes));
   FailureOr<RecomputeOptions> options = failure();
-  (void)phases.run(Phase::Memory,
-                   [&]() -> LogicalResult { return options = made->optionsOf(start); });
-  if (failed(options))
+  if (failed(phases.run(Phase::Memory,
+                        [&]() -> LogicalResult { return options = made->optionsOf(start); })))
     return failure();
   made->found = std::move(*options);
   if (choosesKeptWeights(config) && failed(made->probeKeptWeights()))
@@ -884,14 +867,17 @@ FailureOr<RecomputeSearch::Fastest> RecomputeSearch::fastestOfAll(uint64_t budge
   if (failed(model))
     return failure();
   std::map<size_t, LayerMeasure> between; // by option: the first layer between two with this option
-  for (const std::vector<int64_t> &choice : probeChoices(model->options)) {
-    FailureOr<PlanMeasures> measured = measure(model->module, model->options, choice);
-    if (failed(measured))
-      return failure();
-    for (size_t layer = 1; layer + 1 < choice.size(); ++layer)
-      if (choice[layer - 1] == choice[layer] && choice[layer + 1] == choice[layer])
-        between.try_emplace(size_t(choice[layer]), measured->layers[layer]);
-  }
+  std::vector<Probe> probes;
+  for (std::vector<int64_t> &choice : probeChoices(model->options))
+    probes.push_back({model->module, &model->options, std::move(choice)});
+  FailureOr<std::vector<PlanMeasures>> measured = measure(probes);
+  if (failed(measured))
+    return failure();
+  for (auto [probe, measures] : llvm::zip_equal(probes, *measured))
+    for (size_t layer = 1; layer + 1 < probe.choice.size(); ++layer)
+      if (probe.choice[layer - 1] == probe.choice[layer] &&
+          probe.choice[layer + 1] == probe.choice[layer])
+        between.try_emplace(size_t(probe.choice[layer]), measures.layers[layer]);
   std::vector<std::pair<double, size_t>> options; // seconds, and the option
   for (const auto &[option, layer] : between)
     options.push_back({layer.seconds, option});
@@ -906,20 +892,18 @@ FailureOr<RecomputeSearch::Fastest> RecomputeSearch::fastestOfAll(uint64_t budge
     return Fastest{};
 
   // The difference in seconds between two chunks does not depend on the number of layers.
-  FailureOr<Probed> shortest = failure();
+  std::vector<std::pair<double, size_t>> sizes; // (seconds, chunk)
   if (!chunkSizes.empty()) {
-    if (failed(shortest = probed(1)))
+    FailureOr<Probed> shortest = probed(1);
+    if (failed(shortest))
       return failure();
     if (!shortest->owned)
       return Fastest{};
-  }
-  std::vector<std::pair<double, size_t>> sizes; // (seconds, chunk)
-  for (int64_t size : chunkSizes) {
-    const std::vector<int64_t> first(shortest->options.layers.size(), 0);
-    FailureOr<PlanMeasures> measures = measure(shortest->module, shortest->options, first, size);
-    if (failed(measures))
+    FailureOr<std::vector<PlanMeasures>> ofSizes = measureChunks(*shortest);
+    if (failed(ofSizes))
       return failure();
-    sizes.push_back({measures->otherSeconds, size_t(size)});
+    for (auto [size, measures] : llvm::zip_equal(chunkSizes, *ofSizes))
+      sizes.push_back({measures.otherSeconds, size_t(size)});
   }
   const std::optional<size_t> size = fastestOf(sizes);
   if (!chunkSizes.empty() && !size)

@@ -179,10 +179,9 @@ private:
     std::vector<int64_t> choice;
     int64_t lossChunk = 0;
   };
-  mlir::LogicalResult measure(mlir::ArrayRef<Probe> probes);
+  mlir::FailureOr<std::vector<PlanMeasures>> measure(mlir::ArrayRef<Probe> probes);
+  mlir::FailureOr<std::vector<PlanMeasures>> measureChunks(const Probed &model);
   mlir::FailureOr<PlanMeasures> compiled(const Probe &probe) const;
-  mlir::FailureOr<PlanMeasures> measure(mlir::ModuleOp probed, const RecomputeOptions &options,
-                                        mlir::ArrayRef<int64_t> choice, int64_t lossChunk = 0);
   std::optional<RecomputeOptions> optionsLike(mlir::ModuleOp shorter) const;
   mlir::LogicalResult plan(mlir::ModuleOp module, Phase from, PhaseUse use) const;
   mlir::LogicalResult makePlan(size_t candidate);
