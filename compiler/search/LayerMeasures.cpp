@@ -128,7 +128,6 @@ void Measurer::addPeaks(int index, const FunctionMemory &memory) {
 
 PlanMeasures Measurer::run() {
   addSeconds();
-  measures.fixedBytes = plan.arenas()->size() > 0 ? plan.arenas()->Get(0)->bytes() : 0;
   MemoryTimeline timeline = memoryTimeline(plan);
   if (int function = fullestMicroStep(timeline); function >= 0) {
     addKept(function);

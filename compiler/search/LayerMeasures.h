@@ -24,7 +24,6 @@ struct LayerMeasure {
 
 struct PlanMeasures {
   std::vector<LayerMeasure> layers; // indexed by the N in the names of ops, "layers.N/..."
-  uint64_t fixedBytes = 0;          // bytes of the state arena
   uint64_t headAndLossBytes = 0;    // bytes that head and loss need in addition to kept bytes
   // Predicted seconds per optimizer step of those commands in micro-steps that belong to no layer:
   // embedding, last norm, head and loss.
