@@ -15,27 +15,240 @@ enum class Outcome { Found, Impossible, Stopped };
 // Buffers are numbered in the order in which they become live.
 class PlacementSearch {
 public:
-  explicit PlacementSearch(const PackingProblem &problem);
+  PlacementSearch(const PackingProblem &problem) : alignment(problem.alignment) {
+    const std::vector<PackingBuffer> &buffers = problem.buffers;
+    size_t count = buffers.size();
+    original.resize(count);
+    std::iota(original.begin(), original.end(), size_t(0));
+    std::sort(original.begin(), original.end(), [&](size_t a, size_t b) {
+      auto key = [&](size_t i) {
+        return std::tuple(buffers[i].first, buffers[i].last, buffers[i].bytes, i);
+      };
+      return key(a) < key(b);
+    });
+    std::vector<std::tuple<int64_t, bool, int>> events; // moment, true if a live range ends, buffer
+    for (size_t i = 0; i < count; ++i) {
+      const PackingBuffer &buffer = buffers[original[i]];
+      size.push_back(int64_t((buffer.bytes + alignment - 1) / alignment));
+      events.push_back({buffer.first, false, int(i)});
+      events.push_back({buffer.last, true, int(i)});
+      bool same = i > 0 && buffers[original[i - 1]].first == buffer.first &&
+                  buffers[original[i - 1]].last == buffer.last && size[i - 1] == size[i];
+      twin.push_back(same ? int(i) - 1 : -1);
+    }
+    std::sort(events.begin(), events.end());
+    firstSection.resize(count);
+    lastSection.resize(count);
+    int sections = 0;
+    bool grown = false; // true if a buffer became live after the last section ended
+    for (auto [moment, ends, buffer] : events) {
+      if (ends && grown)
+        ++sections;
+      grown = !ends;
+      (ends ? lastSection : firstSection)[size_t(buffer)] = ends ? sections - 1 : sections;
+    }
+    top.resize(size_t(sections));
+    remaining.resize(size_t(sections));
+    lowest.resize(size_t(sections));
+
+    auto ranked = [&](auto key) {
+      std::vector<int> order(count), rankOf(count);
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return key(a) > key(b); });
+      for (size_t i = 0; i < count; ++i)
+        rankOf[size_t(order[i])] = int(i);
+      ranks.push_back(rankOf);
+    };
+    auto length = [&](int i) {
+      return double(lastSection[size_t(i)] - firstSection[size_t(i)] + 1);
+    };
+    ranked([&](int i) { return length(i) * double(size[size_t(i)]); });
+    ranked([&](int i) { return std::pair(length(i), size[size_t(i)]); });
+    ranked([&](int i) { return std::pair(double(size[size_t(i)]), length(i)); });
+  }
 
   // Searches for a packing within `capacity` and places at most `nodes` buffers. There are kOrders
   // rankings of the buffers, by size and by length of the live range. Where several buffers may
   // take the same offset, the search first tries the one that comes first in ranking number
   // `order`.
-  Outcome run(int64_t capacity, size_t order, uint64_t nodes);
+  Outcome run(int64_t arena, size_t order, uint64_t mostNodes) {
+    int count = int(size.size());
+    capacity = arena;
+    nodes = mostNodes;
+    rank = ranks[order].data();
+    offset.assign(size_t(count), 0);
+    isPlaced.assign(size_t(count), 0);
+    next.resize(size_t(count));
+    previous.resize(size_t(count));
+    std::fill(top.begin(), top.end(), 0);
+    std::fill(remaining.begin(), remaining.end(), 0);
+    trail.clear();
+    placements.clear();
+    for (int i = 0; i < count; ++i) {
+      next[size_t(i)] = i + 1;
+      previous[size_t(i)] = i - 1;
+      for (int s = firstSection[size_t(i)]; s <= lastSection[size_t(i)]; ++s)
+        remaining[size_t(s)] += size[size_t(i)];
+    }
+    return solveGroups(0, count - 1, 0, -1);
+  }
+
   static constexpr size_t kOrders = 3;
 
   uint64_t nodesLeft() const { return nodes; }
   // Return, for the packing that run() found, its height (the largest end of a buffer, in units of
   // the alignment) and the buffers' offsets (in bytes).
-  int64_t height() const;
-  std::vector<uint64_t> offsets() const;
+  int64_t height() const {
+    int64_t most = 0;
+    for (size_t i = 0; i < size.size(); ++i)
+      most = std::max(most, offset[i] + size[i]);
+    return most;
+  }
+
+  std::vector<uint64_t> offsets() const {
+    std::vector<uint64_t> bytes(size.size());
+    for (size_t i = 0; i < size.size(); ++i)
+      bytes[original[i]] = uint64_t(offset[i]) * alignment;
+    return bytes;
+  }
 
 private:
-  Outcome solve(int head, int tail, int64_t from, int fromRank);
-  Outcome solveGroups(int head, int tail, int64_t from, int fromRank);
-  bool fits(int head, int tail, int64_t from);
-  void put(int buffer, int head, int tail);
-  void undo(size_t mark);
+  // Packs the unplaced buffers from `head` to `tail`, which form one group. `from` and `fromRank`
+  // are the offset and the rank of the buffer placed last. Each further buffer must have a larger
+  // offset, or the same offset and a larger rank, so that no packing is tried twice.
+  Outcome solve(int head, int tail, int64_t from, int fromRank) {
+    if (!fits(head, tail, from))
+      return Outcome::Impossible;
+    // A buffer placed at `limit` or above would leave a hole below it into which another buffer of
+    // the group fits.
+    int64_t limit = std::numeric_limits<int64_t>::max();
+    for (int i = head;; i = next[size_t(i)]) {
+      limit = std::min(limit, offset[size_t(i)] + size[size_t(i)]);
+      if (i == tail)
+        break;
+    }
+    auto placeOf = [&](int i) { return std::pair(offset[size_t(i)], rank[i]); };
+    std::vector<int> candidates;
+    for (int i = head;; i = next[size_t(i)]) {
+      if (offset[size_t(i)] < limit && placeOf(i) > std::pair(from, fromRank) &&
+          (twin[size_t(i)] < 0 || isPlaced[size_t(twin[size_t(i)])]))
+        candidates.push_back(i);
+      if (i == tail)
+        break;
+    }
+    std::sort(candidates.begin(), candidates.end(),
+              [&](int a, int b) { return placeOf(a) < placeOf(b); });
+    for (int buffer : candidates) {
+      if (nodes == 0)
+        return Outcome::Stopped;
+      --nodes;
+      size_t mark = trail.size(), placed = placements.size();
+      put(buffer, head, tail);
+      int restHead = buffer == head ? next[size_t(buffer)] : head;
+      int restTail = buffer == tail ? previous[size_t(buffer)] : tail;
+      Outcome outcome = Outcome::Found;
+      if (head != tail)
+        outcome = solveGroups(restHead, restTail, offset[size_t(buffer)], rank[buffer]);
+      if (outcome != Outcome::Impossible)
+        return outcome;
+      undo(placed);
+      for (; trail.size() > mark; trail.pop_back())
+        *trail.back().first = trail.back().second;
+    }
+    return Outcome::Impossible;
+  }
+
+  // Divides the unplaced buffers from `head` to `tail` into groups of which no two are live at the
+  // same moment, and packs one group after the other.
+  Outcome solveGroups(int head, int tail, int64_t from, int fromRank) {
+    for (int i = head; i <= tail;) {
+      int begin = i, end = i, last = lastSection[size_t(i)];
+      for (i = next[size_t(i)]; i <= tail && firstSection[size_t(i)] <= last; i = next[size_t(i)]) {
+        last = std::max(last, lastSection[size_t(i)]);
+        end = i;
+      }
+      // Buffer `i` is the first buffer of the next group.
+      if (Outcome outcome = solve(begin, end, from, fromRank); outcome != Outcome::Found)
+        return outcome;
+    }
+    return Outcome::Found;
+  }
+
+  // Returns false when the unplaced buffers from `head` to `tail` certainly do not fit into the
+  // capacity at offsets of at least `from`.
+  bool fits(int head, int tail, int64_t from) {
+    int begin = firstSection[size_t(head)], end = begin;
+    int64_t visits = 0;
+    for (int i = head;; i = next[size_t(i)]) {
+      if (std::max(offset[size_t(i)], from) + size[size_t(i)] > capacity)
+        return false;
+      end = std::max(end, lastSection[size_t(i)] + 1);
+      visits += lastSection[size_t(i)] - firstSection[size_t(i)] + 1;
+      if (i == tail)
+        break;
+    }
+    for (int s = begin; s < end; ++s)
+      if (std::max(top[size_t(s)], from) + remaining[size_t(s)] > capacity)
+        return false;
+    // In each section, all unplaced buffers lie above the lowest offset that any of them may take,
+    // which may be higher than the end of the placed buffers. This bound takes more than linear
+    // time, so it is tested only for small groups.
+    constexpr int64_t kMaxVisits = 4096;
+    if (visits > kMaxVisits)
+      return true;
+    std::fill(lowest.begin() + begin, lowest.begin() + end, capacity);
+    for (int i = head;; i = next[size_t(i)]) {
+      int64_t at = std::max(offset[size_t(i)], from);
+      for (int s = firstSection[size_t(i)]; s <= lastSection[size_t(i)]; ++s)
+        lowest[size_t(s)] = std::min(lowest[size_t(s)], at);
+      if (i == tail)
+        break;
+    }
+    for (int s = begin; s < end; ++s)
+      if (lowest[size_t(s)] + remaining[size_t(s)] > capacity)
+        return false;
+    return true;
+  }
+
+  // Places `buffer`, an element of the list from `head` to `tail`, at the lowest offset that is
+  // allowed for it.
+  void put(int buffer, int head, int tail) {
+    size_t b = size_t(buffer);
+    int64_t end = offset[b] + size[b];
+    for (int i = head;; i = next[size_t(i)]) {
+      if (i != buffer && firstSection[size_t(i)] <= lastSection[b] &&
+          firstSection[b] <= lastSection[size_t(i)] && offset[size_t(i)] < end)
+        set(offset[size_t(i)], end);
+      if (i == tail)
+        break;
+    }
+    for (int s = firstSection[b]; s <= lastSection[b]; ++s) {
+      set(top[size_t(s)], end);
+      remaining[size_t(s)] -= size[b];
+    }
+    isPlaced[b] = 1;
+    if (previous[b] >= 0)
+      next[size_t(previous[b])] = next[b];
+    if (next[b] < int(size.size()))
+      previous[size_t(next[b])] = previous[b];
+    placements.push_back(buffer);
+  }
+
+  // Removes all placements after the first `mark`.
+  void undo(size_t mark) {
+    while (placements.size() > mark) {
+      size_t b = size_t(placements.back());
+      placements.pop_back();
+      if (previous[b] >= 0)
+        next[size_t(previous[b])] = int(b);
+      if (next[b] < int(size.size()))
+        previous[size_t(next[b])] = int(b);
+      isPlaced[b] = 0;
+      for (int s = firstSection[b]; s <= lastSection[b]; ++s)
+        remaining[size_t(s)] += size[b];
+    }
+  }
+
   void set(int64_t &place, int64_t value) {
     trail.push_back({&place, place});
     place = value;
@@ -61,228 +274,6 @@ private:
   std::vector<std::pair<int64_t *, int64_t>> trail; // old values that undo() restores
   std::vector<int> placements;                      // placed buffers, in the order of placement
 };
-
-PlacementSearch::PlacementSearch(const PackingProblem &problem) : alignment(problem.alignment) {
-  const std::vector<PackingBuffer> &buffers = problem.buffers;
-  size_t count = buffers.size();
-  original.resize(count);
-  std::iota(original.begin(), original.end(), size_t(0));
-  std::sort(original.begin(), original.end(), [&](size_t a, size_t b) {
-    auto key = [&](size_t i) {
-      return std::tuple(buffers[i].first, buffers[i].last, buffers[i].bytes, i);
-    };
-    return key(a) < key(b);
-  });
-  std::vector<std::tuple<int64_t, bool, int>> events; // moment, true if a live range ends, buffer
-  for (size_t i = 0; i < count; ++i) {
-    const PackingBuffer &buffer = buffers[original[i]];
-    size.push_back(int64_t((buffer.bytes + alignment - 1) / alignment));
-    events.push_back({buffer.first, false, int(i)});
-    events.push_back({buffer.last, true, int(i)});
-    bool same = i > 0 && buffers[original[i - 1]].first == buffer.first &&
-                buffers[original[i - 1]].last == buffer.last && size[i - 1] == size[i];
-    twin.push_back(same ? int(i) - 1 : -1);
-  }
-  std::sort(events.begin(), events.end());
-  firstSection.resize(count);
-  lastSection.resize(count);
-  int sections = 0;
-  bool grown = false; // true if a buffer became live after the last section ended
-  for (auto [moment, ends, buffer] : events) {
-    if (ends && grown)
-      ++sections;
-    grown = !ends;
-    (ends ? lastSection : firstSection)[size_t(buffer)] = ends ? sections - 1 : sections;
-  }
-  top.resize(size_t(sections));
-  remaining.resize(size_t(sections));
-  lowest.resize(size_t(sections));
-
-  auto ranked = [&](auto key) {
-    std::vector<int> order(count), rankOf(count);
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return key(a) > key(b); });
-    for (size_t i = 0; i < count; ++i)
-      rankOf[size_t(order[i])] = int(i);
-    ranks.push_back(rankOf);
-  };
-  auto length = [&](int i) { return double(lastSection[size_t(i)] - firstSection[size_t(i)] + 1); };
-  ranked([&](int i) { return length(i) * double(size[size_t(i)]); });
-  ranked([&](int i) { return std::pair(length(i), size[size_t(i)]); });
-  ranked([&](int i) { return std::pair(double(size[size_t(i)]), length(i)); });
-}
-
-Outcome PlacementSearch::run(int64_t arena, size_t order, uint64_t mostNodes) {
-  int count = int(size.size());
-  capacity = arena;
-  nodes = mostNodes;
-  rank = ranks[order].data();
-  offset.assign(size_t(count), 0);
-  isPlaced.assign(size_t(count), 0);
-  next.resize(size_t(count));
-  previous.resize(size_t(count));
-  std::fill(top.begin(), top.end(), 0);
-  std::fill(remaining.begin(), remaining.end(), 0);
-  trail.clear();
-  placements.clear();
-  for (int i = 0; i < count; ++i) {
-    next[size_t(i)] = i + 1;
-    previous[size_t(i)] = i - 1;
-    for (int s = firstSection[size_t(i)]; s <= lastSection[size_t(i)]; ++s)
-      remaining[size_t(s)] += size[size_t(i)];
-  }
-  return solveGroups(0, count - 1, 0, -1);
-}
-
-int64_t PlacementSearch::height() const {
-  int64_t most = 0;
-  for (size_t i = 0; i < size.size(); ++i)
-    most = std::max(most, offset[i] + size[i]);
-  return most;
-}
-
-std::vector<uint64_t> PlacementSearch::offsets() const {
-  std::vector<uint64_t> bytes(size.size());
-  for (size_t i = 0; i < size.size(); ++i)
-    bytes[original[i]] = uint64_t(offset[i]) * alignment;
-  return bytes;
-}
-
-// Returns false when the unplaced buffers from `head` to `tail` certainly do not fit into the
-// capacity at offsets of at least `from`.
-bool PlacementSearch::fits(int head, int tail, int64_t from) {
-  int begin = firstSection[size_t(head)], end = begin;
-  int64_t visits = 0;
-  for (int i = head;; i = next[size_t(i)]) {
-    if (std::max(offset[size_t(i)], from) + size[size_t(i)] > capacity)
-      return false;
-    end = std::max(end, lastSection[size_t(i)] + 1);
-    visits += lastSection[size_t(i)] - firstSection[size_t(i)] + 1;
-    if (i == tail)
-      break;
-  }
-  for (int s = begin; s < end; ++s)
-    if (std::max(top[size_t(s)], from) + remaining[size_t(s)] > capacity)
-      return false;
-  // In each section, all unplaced buffers lie above the lowest offset that any of them may take,
-  // which may be higher than the end of the placed buffers. This bound takes more than linear time,
-  // so it is tested only for small groups.
-  constexpr int64_t kMaxVisits = 4096;
-  if (visits > kMaxVisits)
-    return true;
-  std::fill(lowest.begin() + begin, lowest.begin() + end, capacity);
-  for (int i = head;; i = next[size_t(i)]) {
-    int64_t at = std::max(offset[size_t(i)], from);
-    for (int s = firstSection[size_t(i)]; s <= lastSection[size_t(i)]; ++s)
-      lowest[size_t(s)] = std::min(lowest[size_t(s)], at);
-    if (i == tail)
-      break;
-  }
-  for (int s = begin; s < end; ++s)
-    if (lowest[size_t(s)] + remaining[size_t(s)] > capacity)
-      return false;
-  return true;
-}
-
-// Places `buffer`, an element of the list from `head` to `tail`, at the lowest offset that is
-// allowed for it.
-void PlacementSearch::put(int buffer, int head, int tail) {
-  size_t b = size_t(buffer);
-  int64_t end = offset[b] + size[b];
-  for (int i = head;; i = next[size_t(i)]) {
-    if (i != buffer && firstSection[size_t(i)] <= lastSection[b] &&
-        firstSection[b] <= lastSection[size_t(i)] && offset[size_t(i)] < end)
-      set(offset[size_t(i)], end);
-    if (i == tail)
-      break;
-  }
-  for (int s = firstSection[b]; s <= lastSection[b]; ++s) {
-    set(top[size_t(s)], end);
-    remaining[size_t(s)] -= size[b];
-  }
-  isPlaced[b] = 1;
-  if (previous[b] >= 0)
-    next[size_t(previous[b])] = next[b];
-  if (next[b] < int(size.size()))
-    previous[size_t(next[b])] = previous[b];
-  placements.push_back(buffer);
-}
-
-// Removes all placements after the first `mark`.
-void PlacementSearch::undo(size_t mark) {
-  while (placements.size() > mark) {
-    size_t b = size_t(placements.back());
-    placements.pop_back();
-    if (previous[b] >= 0)
-      next[size_t(previous[b])] = int(b);
-    if (next[b] < int(size.size()))
-      previous[size_t(next[b])] = int(b);
-    isPlaced[b] = 0;
-    for (int s = firstSection[b]; s <= lastSection[b]; ++s)
-      remaining[size_t(s)] += size[b];
-  }
-}
-
-// Divides the unplaced buffers from `head` to `tail` into groups of which no two are live at the
-// same moment, and packs one group after the other.
-Outcome PlacementSearch::solveGroups(int head, int tail, int64_t from, int fromRank) {
-  for (int i = head; i <= tail;) {
-    int begin = i, end = i, last = lastSection[size_t(i)];
-    for (i = next[size_t(i)]; i <= tail && firstSection[size_t(i)] <= last; i = next[size_t(i)]) {
-      last = std::max(last, lastSection[size_t(i)]);
-      end = i;
-    }
-    // Buffer `i` is the first buffer of the next group.
-    if (Outcome outcome = solve(begin, end, from, fromRank); outcome != Outcome::Found)
-      return outcome;
-  }
-  return Outcome::Found;
-}
-
-// Packs the unplaced buffers from `head` to `tail`, which form one group. `from` and `fromRank` are
-// the offset and the rank of the buffer placed last. Each further buffer must have a larger offset,
-// or the same offset and a larger rank, so that no packing is tried twice.
-Outcome PlacementSearch::solve(int head, int tail, int64_t from, int fromRank) {
-  if (!fits(head, tail, from))
-    return Outcome::Impossible;
-  // A buffer placed at `limit` or above would leave a hole below it into which another buffer of
-  // the group fits.
-  int64_t limit = std::numeric_limits<int64_t>::max();
-  for (int i = head;; i = next[size_t(i)]) {
-    limit = std::min(limit, offset[size_t(i)] + size[size_t(i)]);
-    if (i == tail)
-      break;
-  }
-  auto placeOf = [&](int i) { return std::pair(offset[size_t(i)], rank[i]); };
-  std::vector<int> candidates;
-  for (int i = head;; i = next[size_t(i)]) {
-    if (offset[size_t(i)] < limit && placeOf(i) > std::pair(from, fromRank) &&
-        (twin[size_t(i)] < 0 || isPlaced[size_t(twin[size_t(i)])]))
-      candidates.push_back(i);
-    if (i == tail)
-      break;
-  }
-  std::sort(candidates.begin(), candidates.end(),
-            [&](int a, int b) { return placeOf(a) < placeOf(b); });
-  for (int buffer : candidates) {
-    if (nodes == 0)
-      return Outcome::Stopped;
-    --nodes;
-    size_t mark = trail.size(), placed = placements.size();
-    put(buffer, head, tail);
-    int restHead = buffer == head ? next[size_t(buffer)] : head;
-    int restTail = buffer == tail ? previous[size_t(buffer)] : tail;
-    Outcome outcome = Outcome::Found;
-    if (head != tail)
-      outcome = solveGroups(restHead, restTail, offset[size_t(buffer)], rank[buffer]);
-    if (outcome != Outcome::Impossible)
-      return outcome;
-    undo(placed);
-    for (; trail.size() > mark; trail.pop_back())
-      *trail.back().first = trail.back().second;
-  }
-  return Outcome::Impossible;
-}
 
 } // namespace
 

@@ -230,9 +230,60 @@ class LabelSearch {
 public:
   // `capacity` is the upper limit of need(0). It must be at least the minimum of need(0) over all
   // choices.
-  LabelSearch(const RecomputeChoiceProblem &problem, int64_t capacity);
+  LabelSearch(const RecomputeChoiceProblem &problem, int64_t capacity)
+      : problem(problem), layers(problem.layers.size()), capacity(capacity) {
+    std::vector<std::vector<Option>> kinds;
+    for (const std::vector<LayerOption> &kind : problem.kinds)
+      kinds.push_back(undominated(kind));
+    std::vector<int64_t> least = leastNeeds(problem);
+    allowed.assign(layers + 1, 0);
+    allowed[0] = capacity;
+    options.resize(layers);
+    for (size_t l = 0; l < layers; ++l)
+      for (const Option &option : kinds[size_t(problem.layers[l])])
+        if (needOf(option, least[l + 1]) <= allowed[l]) {
+          options[l].push_back(option);
+          allowed[l + 1] = std::max(allowed[l + 1], allowed[l] - option.kept);
+        }
+    relaxations = relax(options);
+  }
 
-  RecomputeChoice run();
+  RecomputeChoice run() {
+    sweep(kFewLabels);
+    if (cut)
+      sweep(kMaxLabels);
+    RecomputeChoice choice;
+    choice.options = best;
+    choice.peakBytes = peakOf(problem, best);
+
+    // Among the layers of one kind, moves the options with larger transients to the earlier layers,
+    // where fewer kept bytes are live. For two neighbouring layers this order gives the lower peak.
+    // The new order is used only if it does not raise the peak of the whole choice.
+    std::vector<int> sorted = best;
+    for (size_t kind = 0; kind < problem.kinds.size(); ++kind) {
+      std::vector<int> taken;
+      for (size_t l = 0; l < layers; ++l)
+        if (problem.layers[l] == int(kind))
+          taken.push_back(best[l]);
+      std::sort(taken.begin(), taken.end(), [&](int a, int b) {
+        uint64_t ofA = problem.kinds[kind][size_t(a)].transientBytes;
+        uint64_t ofB = problem.kinds[kind][size_t(b)].transientBytes;
+        return ofA != ofB ? ofA > ofB : a < b;
+      });
+      for (size_t l = layers; l-- > 0;)
+        if (problem.layers[l] == int(kind)) {
+          sorted[l] = taken.back();
+          taken.pop_back();
+        }
+    }
+    if (peakOf(problem, sorted) <= choice.peakBytes) {
+      choice.options = sorted;
+      choice.peakBytes = peakOf(problem, sorted);
+    }
+    choice.seconds = toSeconds(bestTime);
+    choice.boundSeconds = toSeconds(boundTime);
+    return choice;
+  }
 
 private:
   // A partial choice: options for layers l..L-1. It dominates another if it needs no more bytes and
@@ -243,7 +294,98 @@ private:
     uint32_t option; // index into options[l]
   };
 
-  void sweep(size_t mostLabels);
+  // Decides the layers from the last to the first. Sets `best` to a better choice if it finds one.
+  // At each layer it keeps at most `mostLabels` partial choices, all of which may beat `best`.
+  void sweep(size_t mostLabels) {
+    std::vector<std::vector<Label>> labels(layers + 1); // per layer: need rises, time falls
+    labels[layers].push_back({int64_t(problem.headAndLossBytes), 0, 0, 0});
+    boundTime = kNever;
+    cut = false;
+    std::vector<size_t> next;                       // per option, an index into `from`
+    std::vector<std::pair<int64_t, int64_t>> heads; // per option, need and time of its next entry
+    std::vector<int64_t> bounds; // the lower bound of the time of each entry of `to`
+    for (size_t l = layers; l-- > 0;) {
+      const std::vector<Label> &from = labels[l + 1];
+      std::vector<Label> &to = labels[l];
+      // Each option of layer l extends each partial choice of `from`. This gives, per option, a
+      // list with rising needs, and these lists are merged into `to`. All partial choices of `from`
+      // whose need is below the option's transient give the same need, so only the last and fastest
+      // of them counts.
+      next.assign(options[l].size(), 0);
+      heads.resize(options[l].size());
+      auto advance = [&](size_t o) {
+        if (next[o] < from.size())
+          heads[o] = {needOf(options[l][o], from[next[o]].need),
+                      from[next[o]].time + options[l][o].time};
+        else
+          heads[o] = {kNever, kNever};
+      };
+      for (size_t o = 0; o < heads.size(); ++o) {
+        while (next[o] + 1 < from.size() && from[next[o] + 1].need <= options[l][o].transient)
+          ++next[o];
+        advance(o);
+      }
+      bounds.clear();
+      size_t fasterHint = 0, smallerHint = 0;
+      while (true) {
+        size_t chosen = size_t(std::min_element(heads.begin(), heads.end()) - heads.begin());
+        auto [need, time] = heads[chosen];
+        if (need > allowed[l])
+          break;
+        if (!to.empty() && to.back().time <= time) {
+          // Skips all entries of this option that are not faster than the chosen one.
+          next[chosen] = size_t(
+              std::partition_point(from.begin() + ptrdiff_t(next[chosen]), from.end(),
+                                   [&](const Label &label) {
+                                     return to.back().time <= label.time + options[l][chosen].time;
+                                   }) -
+              from.begin());
+          advance(chosen);
+          continue;
+        }
+        size_t parent = next[chosen]++;
+        advance(chosen);
+        int64_t bound = time + relaxations[l].within(capacity - need, fasterHint);
+        if (bound >= bestTime &&
+            time + relaxations[l].within(bestNeed - 1 - need, smallerHint) > bestTime)
+          continue;
+        bounds.push_back(bound);
+        to.push_back({need, time, uint32_t(parent), uint32_t(chosen)});
+      }
+      if (to.size() > mostLabels) {
+        // Keeps the first partial choice, because it needs the fewest bytes and can always be
+        // completed. Divides the others into groups of consecutive entries and keeps the entry with
+        // the smallest bound of each group. The smallest bounds of the whole list would nearly all
+        // need the same bytes, so that part of the budget would stay unused.
+        cut = true;
+        size_t group = (to.size() - 2) / (mostLabels - 1) + 1, kept = 1;
+        for (size_t begin = 1; begin < to.size(); begin += group) {
+          size_t end = std::min(begin + group, to.size()), most = begin;
+          for (size_t i = begin; i < end; ++i)
+            if (bounds[i] < bounds[most])
+              most = i;
+          for (size_t i = begin; i < end; ++i)
+            if (i != most)
+              boundTime = std::min(boundTime, bounds[i]);
+          to[kept++] = to[most];
+        }
+        to.resize(kept);
+      }
+    }
+    // Every partial choice that is left at layer 0 is a whole choice that beats the best known one.
+    // The last of them is the fastest.
+    if (!labels[0].empty()) {
+      size_t at = labels[0].size() - 1;
+      bestTime = labels[0][at].time;
+      bestNeed = labels[0][at].need;
+      best.resize(layers);
+      for (size_t l = 0; l < layers; ++l) {
+        best[l] = options[l][labels[l][at].option].index;
+        at = labels[l][at].parent;
+      }
+    }
+    boundTime = std::min(boundTime, bestTime);
+  }
 
   const RecomputeChoiceProblem &problem;
   const size_t layers;
@@ -259,154 +401,6 @@ private:
   int64_t boundTime = 0; // a lower bound of the time of every choice
   bool cut = false; // true if the last sweep dropped partial choices that might have beaten `best`
 };
-
-LabelSearch::LabelSearch(const RecomputeChoiceProblem &problem, int64_t capacity)
-    : problem(problem), layers(problem.layers.size()), capacity(capacity) {
-  std::vector<std::vector<Option>> kinds;
-  for (const std::vector<LayerOption> &kind : problem.kinds)
-    kinds.push_back(undominated(kind));
-  std::vector<int64_t> least = leastNeeds(problem);
-  allowed.assign(layers + 1, 0);
-  allowed[0] = capacity;
-  options.resize(layers);
-  for (size_t l = 0; l < layers; ++l)
-    for (const Option &option : kinds[size_t(problem.layers[l])])
-      if (needOf(option, least[l + 1]) <= allowed[l]) {
-        options[l].push_back(option);
-        allowed[l + 1] = std::max(allowed[l + 1], allowed[l] - option.kept);
-      }
-  relaxations = relax(options);
-}
-
-// Decides the layers from the last to the first. Sets `best` to a better choice if it finds one. At
-// each layer it keeps at most `mostLabels` partial choices, all of which may beat `best`.
-void LabelSearch::sweep(size_t mostLabels) {
-  std::vector<std::vector<Label>> labels(layers + 1); // per layer: need rises, time falls
-  labels[layers].push_back({int64_t(problem.headAndLossBytes), 0, 0, 0});
-  boundTime = kNever;
-  cut = false;
-  std::vector<size_t> next;                       // per option, an index into `from`
-  std::vector<std::pair<int64_t, int64_t>> heads; // per option, need and time of its next entry
-  std::vector<int64_t> bounds; // the lower bound of the time of each entry of `to`
-  for (size_t l = layers; l-- > 0;) {
-    const std::vector<Label> &from = labels[l + 1];
-    std::vector<Label> &to = labels[l];
-    // Each option of layer l extends each partial choice of `from`. This gives, per option, a list
-    // with rising needs, and these lists are merged into `to`. All partial choices of `from` whose
-    // need is below the option's transient give the same need, so only the last and fastest of them
-    // counts.
-    next.assign(options[l].size(), 0);
-    heads.resize(options[l].size());
-    auto advance = [&](size_t o) {
-      if (next[o] < from.size())
-        heads[o] = {needOf(options[l][o], from[next[o]].need),
-                    from[next[o]].time + options[l][o].time};
-      else
-        heads[o] = {kNever, kNever};
-    };
-    for (size_t o = 0; o < heads.size(); ++o) {
-      while (next[o] + 1 < from.size() && from[next[o] + 1].need <= options[l][o].transient)
-        ++next[o];
-      advance(o);
-    }
-    bounds.clear();
-    size_t fasterHint = 0, smallerHint = 0;
-    while (true) {
-      size_t chosen = size_t(std::min_element(heads.begin(), heads.end()) - heads.begin());
-      auto [need, time] = heads[chosen];
-      if (need > allowed[l])
-        break;
-      if (!to.empty() && to.back().time <= time) {
-        // Skips all entries of this option that are not faster than the chosen one.
-        next[chosen] = size_t(
-            std::partition_point(from.begin() + ptrdiff_t(next[chosen]), from.end(),
-                                 [&](const Label &label) {
-                                   return to.back().time <= label.time + options[l][chosen].time;
-                                 }) -
-            from.begin());
-        advance(chosen);
-        continue;
-      }
-      size_t parent = next[chosen]++;
-      advance(chosen);
-      int64_t bound = time + relaxations[l].within(capacity - need, fasterHint);
-      if (bound >= bestTime &&
-          time + relaxations[l].within(bestNeed - 1 - need, smallerHint) > bestTime)
-        continue;
-      bounds.push_back(bound);
-      to.push_back({need, time, uint32_t(parent), uint32_t(chosen)});
-    }
-    if (to.size() > mostLabels) {
-      // Keeps the first partial choice, because it needs the fewest bytes and can always be
-      // completed. Divides the others into groups of consecutive entries and keeps the entry with
-      // the smallest bound of each group. The smallest bounds of the whole list would nearly all
-      // need the same bytes, so that part of the budget would stay unused.
-      cut = true;
-      size_t group = (to.size() - 2) / (mostLabels - 1) + 1, kept = 1;
-      for (size_t begin = 1; begin < to.size(); begin += group) {
-        size_t end = std::min(begin + group, to.size()), most = begin;
-        for (size_t i = begin; i < end; ++i)
-          if (bounds[i] < bounds[most])
-            most = i;
-        for (size_t i = begin; i < end; ++i)
-          if (i != most)
-            boundTime = std::min(boundTime, bounds[i]);
-        to[kept++] = to[most];
-      }
-      to.resize(kept);
-    }
-  }
-  // Every partial choice that is left at layer 0 is a whole choice that beats the best known one.
-  // The last of them is the fastest.
-  if (!labels[0].empty()) {
-    size_t at = labels[0].size() - 1;
-    bestTime = labels[0][at].time;
-    bestNeed = labels[0][at].need;
-    best.resize(layers);
-    for (size_t l = 0; l < layers; ++l) {
-      best[l] = options[l][labels[l][at].option].index;
-      at = labels[l][at].parent;
-    }
-  }
-  boundTime = std::min(boundTime, bestTime);
-}
-
-RecomputeChoice LabelSearch::run() {
-  sweep(kFewLabels);
-  if (cut)
-    sweep(kMaxLabels);
-  RecomputeChoice choice;
-  choice.options = best;
-  choice.peakBytes = peakOf(problem, best);
-
-  // Among the layers of one kind, moves the options with larger transients to the earlier layers,
-  // where fewer kept bytes are live. For two neighbouring layers this order gives the lower peak.
-  // The new order is used only if it does not raise the peak of the whole choice.
-  std::vector<int> sorted = best;
-  for (size_t kind = 0; kind < problem.kinds.size(); ++kind) {
-    std::vector<int> taken;
-    for (size_t l = 0; l < layers; ++l)
-      if (problem.layers[l] == int(kind))
-        taken.push_back(best[l]);
-    std::sort(taken.begin(), taken.end(), [&](int a, int b) {
-      uint64_t ofA = problem.kinds[kind][size_t(a)].transientBytes;
-      uint64_t ofB = problem.kinds[kind][size_t(b)].transientBytes;
-      return ofA != ofB ? ofA > ofB : a < b;
-    });
-    for (size_t l = layers; l-- > 0;)
-      if (problem.layers[l] == int(kind)) {
-        sorted[l] = taken.back();
-        taken.pop_back();
-      }
-  }
-  if (peakOf(problem, sorted) <= choice.peakBytes) {
-    choice.options = sorted;
-    choice.peakBytes = peakOf(problem, sorted);
-  }
-  choice.seconds = toSeconds(bestTime);
-  choice.boundSeconds = toSeconds(boundTime);
-  return choice;
-}
 
 } // namespace
 

@@ -15,126 +15,119 @@ class Measurer {
 public:
   Measurer(const plan::Plan &plan, const cost::CostModel &model) : plan(plan), model(model) {}
 
-  PlanMeasures run();
+  PlanMeasures run() {
+    addSeconds();
+    MemoryTimeline timeline = memoryTimeline(plan);
+    if (int function = fullestMicroStep(timeline); function >= 0) {
+      addKept(function);
+      addPeaks(function, timeline.functions[size_t(function)]);
+    }
+    return std::move(measures);
+  }
 
 private:
-  LayerMeasure *layer(int index);
-  void addSeconds();
-  int fullestMicroStep(const MemoryTimeline &timeline) const;
-  void addKept(int function);
-  void addPeaks(int function, const FunctionMemory &memory);
+  // Returns the measures of layer `index`; null if `index` is negative (a command that belongs to
+  // no layer).
+  LayerMeasure *layer(int index) {
+    if (index < 0)
+      return nullptr;
+    if (size_t(index) >= measures.layers.size())
+      measures.layers.resize(size_t(index) + 1);
+    return &measures.layers[size_t(index)];
+  }
+
+  void addSeconds() {
+    cost::PlanCost cost = cost::planCost(plan, model);
+    for (unsigned f = 0; f < plan.functions()->size(); ++f) {
+      const cost::FunctionCost &spent = cost.functions[f];
+      const plan::Function &function = *plan.functions()->Get(f);
+      const bool isMicroStep = names::isMicroStep(function.name()->string_view());
+      for (unsigned c = 0; c < spent.commands.size(); ++c) {
+        const double seconds = double(spent.runsPerStep) * spent.commands[c].seconds;
+        if (function.commands()->Get(c)->stream() != 0)
+          continue; // the wait for this collective has its seconds
+        if (LayerMeasure *of = layer(function.commands()->Get(c)->layer()))
+          of->seconds += seconds;
+        else if (isMicroStep)
+          measures.otherSeconds += seconds;
+      }
+    }
+  }
+
+  // Returns the index of the function with the highest peak among those that have a forward and a
+  // backward pass; -1 if there is none.
+  int fullestMicroStep(const MemoryTimeline &timeline) const {
+    int fullest = -1;
+    uint64_t most = 0;
+    for (unsigned f = 0; f < plan.functions()->size(); ++f) {
+      const plan::Function &function = *plan.functions()->Get(f);
+      unsigned backwardStart = firstBackward(function);
+      if (backwardStart == 0 || backwardStart == function.commands()->size())
+        continue;
+      if (timeline.functions[f].peakBytes > most) {
+        most = timeline.functions[f].peakBytes;
+        fullest = int(f);
+      }
+    }
+    return fullest;
+  }
+
+  // Computes the bytes that each layer keeps at the start of the backward pass. A slice belongs to
+  // the layer of the first command of its live range, which writes the slice. Slices may be views
+  // of one buffer, so a layer counts only the bytes that it adds to those of the layers before it.
+  void addKept(int function) {
+    const auto &commands = *plan.functions()->Get(unsigned(function))->commands();
+    int64_t backwardStart = firstBackward(*plan.functions()->Get(unsigned(function)));
+    std::vector<std::vector<const plan::Slice *>> held(measures.layers.size());
+    for (const plan::Slice *slice : *plan.slices()) {
+      if (slice->function() != function || slice->first_command() >= backwardStart ||
+          slice->last_command() < backwardStart)
+        continue;
+      int made = commands.Get(unsigned(slice->first_command()))->layer();
+      if (made >= 0 && size_t(made) < held.size())
+        held[size_t(made)].push_back(slice);
+    }
+    std::vector<const plan::Slice *> all;
+    uint64_t before = 0;
+    for (size_t l = 0; l < held.size(); ++l) {
+      all.insert(all.end(), held[l].begin(), held[l].end());
+      uint64_t bytes = unionBytes(all);
+      measures.layers[l].keptBytes = bytes - before;
+      before = bytes;
+    }
+  }
+
+  void addPeaks(int index, const FunctionMemory &memory) {
+    const plan::Function &function = *plan.functions()->Get(unsigned(index));
+    std::vector<uint64_t> held; // [l]: bytes kept by layers 0..l
+    uint64_t sum = 0;
+    for (const LayerMeasure &layer : measures.layers)
+      held.push_back(sum += layer.keptBytes);
+    auto beyond = [](uint64_t live, uint64_t held) { return live > held ? live - held : 0; };
+    unsigned backwardStart = firstBackward(function), commands = function.commands()->size();
+    unsigned lastForward = 0,
+             firstLayer = commands; // last forward, first backward command of layers
+    for (unsigned c = 0; c < commands; ++c)
+      if (function.commands()->Get(c)->layer() >= 0) {
+        if (c < backwardStart)
+          lastForward = c;
+        else
+          firstLayer = std::min(firstLayer, c);
+      }
+    for (unsigned c = lastForward + 1; c < firstLayer; ++c)
+      measures.headAndLossBytes =
+          std::max(measures.headAndLossBytes, beyond(total(memory.live[c]), sum));
+    for (unsigned c = backwardStart; c < commands; ++c)
+      if (int at = function.commands()->Get(c)->layer(); at >= 0) {
+        uint64_t &most = measures.layers[size_t(at)].transientBytes;
+        most = std::max(most, beyond(total(memory.live[c]), held[size_t(at)]));
+      }
+  }
 
   const plan::Plan &plan;
   const cost::CostModel &model;
   PlanMeasures measures;
 };
-
-// Returns the measures of layer `index`; null if `index` is negative (a command that belongs to no
-// layer).
-LayerMeasure *Measurer::layer(int index) {
-  if (index < 0)
-    return nullptr;
-  if (size_t(index) >= measures.layers.size())
-    measures.layers.resize(size_t(index) + 1);
-  return &measures.layers[size_t(index)];
-}
-
-void Measurer::addSeconds() {
-  cost::PlanCost cost = cost::planCost(plan, model);
-  for (unsigned f = 0; f < plan.functions()->size(); ++f) {
-    const cost::FunctionCost &spent = cost.functions[f];
-    const plan::Function &function = *plan.functions()->Get(f);
-    const bool isMicroStep = names::isMicroStep(function.name()->string_view());
-    for (unsigned c = 0; c < spent.commands.size(); ++c) {
-      const double seconds = double(spent.runsPerStep) * spent.commands[c].seconds;
-      if (function.commands()->Get(c)->stream() != 0)
-        continue; // the wait for this collective has its seconds
-      if (LayerMeasure *of = layer(function.commands()->Get(c)->layer()))
-        of->seconds += seconds;
-      else if (isMicroStep)
-        measures.otherSeconds += seconds;
-    }
-  }
-}
-
-// Returns the index of the function with the highest peak among those that have a forward and a
-// backward pass; -1 if there is none.
-int Measurer::fullestMicroStep(const MemoryTimeline &timeline) const {
-  int fullest = -1;
-  uint64_t most = 0;
-  for (unsigned f = 0; f < plan.functions()->size(); ++f) {
-    const plan::Function &function = *plan.functions()->Get(f);
-    unsigned backwardStart = firstBackward(function);
-    if (backwardStart == 0 || backwardStart == function.commands()->size())
-      continue;
-    if (timeline.functions[f].peakBytes > most) {
-      most = timeline.functions[f].peakBytes;
-      fullest = int(f);
-    }
-  }
-  return fullest;
-}
-
-// Computes the bytes that each layer keeps at the start of the backward pass. A slice belongs to
-// the layer of the first command of its live range, which writes the slice. Slices may be views of
-// one buffer, so a layer counts only the bytes that it adds to those of the layers before it.
-void Measurer::addKept(int function) {
-  const auto &commands = *plan.functions()->Get(unsigned(function))->commands();
-  int64_t backwardStart = firstBackward(*plan.functions()->Get(unsigned(function)));
-  std::vector<std::vector<const plan::Slice *>> held(measures.layers.size());
-  for (const plan::Slice *slice : *plan.slices()) {
-    if (slice->function() != function || slice->first_command() >= backwardStart ||
-        slice->last_command() < backwardStart)
-      continue;
-    int made = commands.Get(unsigned(slice->first_command()))->layer();
-    if (made >= 0 && size_t(made) < held.size())
-      held[size_t(made)].push_back(slice);
-  }
-  std::vector<const plan::Slice *> all;
-  uint64_t before = 0;
-  for (size_t l = 0; l < held.size(); ++l) {
-    all.insert(all.end(), held[l].begin(), held[l].end());
-    uint64_t bytes = unionBytes(all);
-    measures.layers[l].keptBytes = bytes - before;
-    before = bytes;
-  }
-}
-
-void Measurer::addPeaks(int index, const FunctionMemory &memory) {
-  const plan::Function &function = *plan.functions()->Get(unsigned(index));
-  std::vector<uint64_t> held; // [l]: bytes kept by layers 0..l
-  uint64_t sum = 0;
-  for (const LayerMeasure &layer : measures.layers)
-    held.push_back(sum += layer.keptBytes);
-  auto beyond = [](uint64_t live, uint64_t held) { return live > held ? live - held : 0; };
-  unsigned backwardStart = firstBackward(function), commands = function.commands()->size();
-  unsigned lastForward = 0, firstLayer = commands; // last forward, first backward command of layers
-  for (unsigned c = 0; c < commands; ++c)
-    if (function.commands()->Get(c)->layer() >= 0) {
-      if (c < backwardStart)
-        lastForward = c;
-      else
-        firstLayer = std::min(firstLayer, c);
-    }
-  for (unsigned c = lastForward + 1; c < firstLayer; ++c)
-    measures.headAndLossBytes =
-        std::max(measures.headAndLossBytes, beyond(total(memory.live[c]), sum));
-  for (unsigned c = backwardStart; c < commands; ++c)
-    if (int at = function.commands()->Get(c)->layer(); at >= 0) {
-      uint64_t &most = measures.layers[size_t(at)].transientBytes;
-      most = std::max(most, beyond(total(memory.live[c]), held[size_t(at)]));
-    }
-}
-
-PlanMeasures Measurer::run() {
-  addSeconds();
-  MemoryTimeline timeline = memoryTimeline(plan);
-  if (int function = fullestMicroStep(timeline); function >= 0) {
-    addKept(function);
-    addPeaks(function, timeline.functions[size_t(function)]);
-  }
-  return std::move(measures);
-}
 
 } // namespace
 
@@ -144,8 +137,7 @@ PlanMeasures measureLayers(const plan::Plan &plan, const cost::CostModel &model)
 
 double microStepSeconds(const PlanMeasures &measures, size_t layers) {
   const std::vector<LayerMeasure> &measured = measures.layers;
-  const double between =
-      measured.size() > 2 ? double(layers - 2) / double(measured.size() - 2) : 1;
+  const double between = measured.size() > 2 ? double(layers - 2) / double(measured.size() - 2) : 1;
   double seconds = measures.otherSeconds;
   for (size_t layer = 0; layer < measured.size(); ++layer)
     seconds += measured[layer].seconds * (layer == 0 || layer + 1 == measured.size() ? 1 : between);
