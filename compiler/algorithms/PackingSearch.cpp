@@ -15,16 +15,13 @@ enum class Outcome { Found, Impossible, Stopped };
 // Buffers are numbered in the order in which they become live.
 class PlacementSearch {
 public:
-  PlacementSearch(const PackingProblem &problem) : alignment(problem.alignment) {
+  explicit PlacementSearch(const PackingProblem &problem) : alignment(problem.alignment) {
     const std::vector<PackingBuffer> &buffers = problem.buffers;
     size_t count = buffers.size();
     original.resize(count);
     std::iota(original.begin(), original.end(), size_t(0));
-    std::sort(original.begin(), original.end(), [&](size_t a, size_t b) {
-      auto key = [&](size_t i) {
-        return std::tuple(buffers[i].first, buffers[i].last, buffers[i].bytes, i);
-      };
-      return key(a) < key(b);
+    std::ranges::sort(original, {}, [&](size_t i) {
+      return std::tuple(buffers[i].first, buffers[i].last, buffers[i].bytes, i);
     });
     std::vector<std::tuple<int64_t, bool, int>> events; // moment, true if a live range ends, buffer
     for (size_t i = 0; i < count; ++i) {
@@ -47,14 +44,12 @@ public:
       grown = !ends;
       (ends ? lastSection : firstSection)[size_t(buffer)] = ends ? sections - 1 : sections;
     }
-    top.resize(size_t(sections));
-    remaining.resize(size_t(sections));
     lowest.resize(size_t(sections));
 
     auto ranked = [&](auto key) {
       std::vector<int> order(count), rankOf(count);
       std::iota(order.begin(), order.end(), 0);
-      std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return key(a) > key(b); });
+      std::ranges::stable_sort(order, std::ranges::greater(), key);
       for (size_t i = 0; i < count; ++i)
         rankOf[size_t(order[i])] = int(i);
       ranks.push_back(rankOf);
@@ -80,8 +75,8 @@ public:
     isPlaced.assign(size_t(count), 0);
     next.resize(size_t(count));
     previous.resize(size_t(count));
-    std::fill(top.begin(), top.end(), 0);
-    std::fill(remaining.begin(), remaining.end(), 0);
+    top.assign(lowest.size(), 0);
+    remaining.assign(lowest.size(), 0);
     trail.clear();
     placements.clear();
     for (int i = 0; i < count; ++i) {
@@ -122,22 +117,15 @@ private:
     // A buffer placed at `limit` or above would leave a hole below it into which another buffer of
     // the group fits.
     int64_t limit = std::numeric_limits<int64_t>::max();
-    for (int i = head;; i = next[size_t(i)]) {
+    for (int i = head; i <= tail; i = next[size_t(i)])
       limit = std::min(limit, offset[size_t(i)] + size[size_t(i)]);
-      if (i == tail)
-        break;
-    }
     auto placeOf = [&](int i) { return std::pair(offset[size_t(i)], rank[i]); };
     std::vector<int> candidates;
-    for (int i = head;; i = next[size_t(i)]) {
+    for (int i = head; i <= tail; i = next[size_t(i)])
       if (offset[size_t(i)] < limit && placeOf(i) > std::pair(from, fromRank) &&
           (twin[size_t(i)] < 0 || isPlaced[size_t(twin[size_t(i)])]))
         candidates.push_back(i);
-      if (i == tail)
-        break;
-    }
-    std::sort(candidates.begin(), candidates.end(),
-              [&](int a, int b) { return placeOf(a) < placeOf(b); });
+    std::ranges::sort(candidates, {}, placeOf);
     for (int buffer : candidates) {
       if (nodes == 0)
         return Outcome::Stopped;
@@ -179,13 +167,11 @@ private:
   bool fits(int head, int tail, int64_t from) {
     int begin = firstSection[size_t(head)], end = begin;
     int64_t visits = 0;
-    for (int i = head;; i = next[size_t(i)]) {
+    for (int i = head; i <= tail; i = next[size_t(i)]) {
       if (std::max(offset[size_t(i)], from) + size[size_t(i)] > capacity)
         return false;
       end = std::max(end, lastSection[size_t(i)] + 1);
       visits += lastSection[size_t(i)] - firstSection[size_t(i)] + 1;
-      if (i == tail)
-        break;
     }
     for (int s = begin; s < end; ++s)
       if (std::max(top[size_t(s)], from) + remaining[size_t(s)] > capacity)
@@ -197,12 +183,10 @@ private:
     if (visits > kMaxVisits)
       return true;
     std::fill(lowest.begin() + begin, lowest.begin() + end, capacity);
-    for (int i = head;; i = next[size_t(i)]) {
+    for (int i = head; i <= tail; i = next[size_t(i)]) {
       int64_t at = std::max(offset[size_t(i)], from);
       for (int s = firstSection[size_t(i)]; s <= lastSection[size_t(i)]; ++s)
         lowest[size_t(s)] = std::min(lowest[size_t(s)], at);
-      if (i == tail)
-        break;
     }
     for (int s = begin; s < end; ++s)
       if (lowest[size_t(s)] + remaining[size_t(s)] > capacity)
@@ -215,13 +199,10 @@ private:
   void put(int buffer, int head, int tail) {
     size_t b = size_t(buffer);
     int64_t end = offset[b] + size[b];
-    for (int i = head;; i = next[size_t(i)]) {
+    for (int i = head; i <= tail; i = next[size_t(i)])
       if (i != buffer && firstSection[size_t(i)] <= lastSection[b] &&
           firstSection[b] <= lastSection[size_t(i)] && offset[size_t(i)] < end)
         set(offset[size_t(i)], end);
-      if (i == tail)
-        break;
-    }
     for (int s = firstSection[b]; s <= lastSection[b]; ++s) {
       set(top[size_t(s)], end);
       remaining[size_t(s)] -= size[b];
@@ -268,7 +249,7 @@ private:
   const int *rank = nullptr;
   std::vector<int64_t> offset; // per buffer: its offset, or while it is unplaced the lowest allowed
   std::vector<char> isPlaced;
-  std::vector<int> next, previous;     // linked list of unplaced buffers
+  std::vector<int> next, previous;     // linked list of unplaced buffers, in rising order
   std::vector<int64_t> top, remaining; // per section: end of placed, sum of unplaced buffers
   std::vector<int64_t> lowest;         // per section, the lowest allowed offset; scratch of fits()
   std::vector<std::pair<int64_t *, int64_t>> trail; // old values that undo() restores
