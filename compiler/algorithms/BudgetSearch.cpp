@@ -44,9 +44,7 @@ std::optional<size_t> BudgetSearch::smallest(size_t most) {
   std::vector<size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), size_t(0));
   std::erase_if(order, [&](size_t candidate) { return candidates[candidate].isSpare; });
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return candidates[a].boundBytes < candidates[b].boundBytes;
-  });
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return candidates[i].boundBytes; });
   order.resize(std::min(order.size(), most));
   std::optional<size_t> best;
   for (size_t candidate : order) {

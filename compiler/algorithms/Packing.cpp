@@ -55,8 +55,7 @@ Result<void> PackingSolution::verify(const PackingProblem &problem) const {
   // overlaps.
   std::vector<size_t> order(offsets.size());
   std::iota(order.begin(), order.end(), size_t(0));
-  std::sort(order.begin(), order.end(),
-            [&](size_t a, size_t b) { return offsets[a] < offsets[b]; });
+  std::ranges::sort(order, {}, [&](size_t i) { return offsets[i]; });
   for (size_t i = 0; i < order.size(); ++i) {
     uint64_t end = offsets[order[i]] + problem.buffers[order[i]].bytes;
     for (size_t j = i + 1; j < order.size() && offsets[order[j]] < end; ++j)
@@ -102,11 +101,8 @@ PackingSolution place(const PackingProblem &problem, const std::vector<size_t> &
     if (best == UINT64_MAX)
       best = cursor;
     solution.offsets[buffer] = best;
-    Placed entry{best, best + bytes, current.first, current.last};
-    placed.insert(
-        std::upper_bound(placed.begin(), placed.end(), entry,
-                         [](const Placed &a, const Placed &b) { return a.offset < b.offset; }),
-        entry);
+    placed.insert(std::ranges::upper_bound(placed, best, {}, &Placed::offset),
+                  {best, best + bytes, current.first, current.last});
     solution.bytes = std::max(solution.bytes, best + bytes);
   }
   return solution;
@@ -119,8 +115,8 @@ PackingSolution packGreedily(const PackingProblem &problem, uint64_t enough) {
   auto sorted = [&](auto key) {
     std::vector<size_t> order(buffers.size());
     std::iota(order.begin(), order.end(), size_t(0));
-    std::stable_sort(order.begin(), order.end(),
-                     [&](size_t a, size_t b) { return key(buffers[a]) > key(buffers[b]); });
+    std::ranges::stable_sort(order, std::ranges::greater(),
+                             [&](size_t i) { return key(buffers[i]); });
     return order;
   };
   auto bytes = [](const PackingBuffer &b) { return double(b.bytes); };
@@ -155,9 +151,7 @@ struct Component {
 std::vector<Component> componentsOf(const PackingProblem &problem) {
   std::vector<size_t> order(problem.buffers.size());
   std::iota(order.begin(), order.end(), size_t(0));
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return problem.buffers[a].first < problem.buffers[b].first;
-  });
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return problem.buffers[i].first; });
   std::vector<Component> components;
   int64_t last = 0;
   for (size_t i : order) {
@@ -193,9 +187,8 @@ PackingSolution lmc::pack(const PackingProblem &problem, uint64_t searchNodes) {
   for (Component &component : components)
     component.solution = packGreedily(component.problem, bound);
   auto largest = [&] {
-    return std::max_element(
-        components.begin(), components.end(),
-        [](const Component &a, const Component &b) { return a.solution.bytes < b.solution.bytes; });
+    return std::ranges::max_element(
+        components, {}, [](const Component &component) { return component.solution.bytes; });
   };
   constexpr double kNearEnough = 1.02;
   while (!components.empty()) {

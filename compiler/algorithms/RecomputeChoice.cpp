@@ -174,9 +174,7 @@ std::vector<Relaxation> relax(const std::vector<std::vector<Option>> &options) {
   std::vector<Relaxation::Corner> fastest;
   for (size_t l = 0; l < options.size(); ++l) {
     std::vector<Option> byTime = options[l];
-    std::sort(byTime.begin(), byTime.end(), [](const Option &a, const Option &b) {
-      return std::pair(a.time, a.kept) < std::pair(b.time, b.kept);
-    });
+    std::ranges::sort(byTime, {}, [](const Option &of) { return std::pair(of.time, of.kept); });
     Relaxation::Corner at{byTime.front().kept, byTime.front().time};
     fastest.push_back(at);
     size_t first = edges.size();
@@ -439,8 +437,8 @@ std::vector<RecomputeChoice> lmc::recomputeChoices(const RecomputeChoiceProblem 
   for (std::optional<RecomputeChoice> &choice : chosen)
     if (choice)
       found.push_back(std::move(*choice));
-  std::stable_sort(found.begin(), found.end(), [](const auto &a, const auto &b) {
-    return std::pair(a.seconds, a.peakBytes) < std::pair(b.seconds, b.peakBytes);
+  std::ranges::stable_sort(found, {}, [](const RecomputeChoice &choice) {
+    return std::pair(choice.seconds, choice.peakBytes);
   });
   std::vector<RecomputeChoice> choices;
   for (RecomputeChoice &choice : found)

@@ -489,14 +489,11 @@ std::vector<std::string> warningsOf(const plan::Plan &plan, const CostModel &mod
       const std::string text = model.warning(workOf(plan, *command));
       if (text.empty())
         continue;
-      auto known = std::find_if(warnings.begin(), warnings.end(),
-                                [&](const Warning &warning) { return warning.text == text; });
+      auto known = std::ranges::find(warnings, text, &Warning::text);
       if (known == warnings.end())
         known = warnings.insert(warnings.end(), {text, {}});
-      std::vector<std::string> &places = known->places;
-      if (const std::string place = placeOf(*command);
-          std::find(places.begin(), places.end(), place) == places.end())
-        places.push_back(place);
+      if (const std::string place = placeOf(*command); !std::ranges::count(known->places, place))
+        known->places.push_back(place);
     }
   std::vector<std::string> lines;
   for (const auto &[text, places] : warnings) {
