@@ -78,8 +78,7 @@ static LogicalResult verifyPlaces(ModuleOp module) {
   for (auto arena : module.getOps<plan_ir::ArenaOp>())
     arenas[arena.getSymName()] = arena.getBytes();
   for (auto variable : module.getOps<plan_ir::VariableOp>())
-    variables[variable.getSymName()] =
-        extentOf(cast<RankedTensorType>(variable.getType()), 1, 0);
+    variables[variable.getSymName()] = byteSize(cast<RankedTensorType>(variable.getType()));
   auto inside = [](Operation *op, const llvm::StringMap<uint64_t> &places, StringRef place,
                    uint64_t offset, uint64_t bytes) -> LogicalResult {
     auto found = places.find(place);

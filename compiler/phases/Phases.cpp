@@ -13,7 +13,6 @@
 #include "passes/schedule/Passes.h"
 
 #include "mlir/IR/Verifier.h"
-#include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 
 #include "llvm/Support/FileSystem.h"
@@ -60,15 +59,13 @@ static bool isKindOfTargets(StringRef kind) {
 }
 
 PhaseRunner::PhaseRunner(const Config &config, const CompileOptions &options)
-    : config(config), options(options), rates(cost::kDefaultRates) {
+    : config(config), options(options) {
   if (auto spec = cost::deviceSpecOf(config.target, config.directory)) {
     rates = cost::ratesOf(&*spec, config.training.computeDType);
     gemmWorkspaceBytes = spec->gemmWorkspaceBytes;
     costModel = codegen::costModelOf(config.target.device, *spec);
-    padding = paddingOf(config, costModel.get());
-  } else {
-    padding = paddingOf(config, nullptr);
   }
+  padding = paddingOf(config, costModel.get());
 }
 
 static ShardStatePassOptions shardingOf(const Config &config) {
@@ -120,10 +117,7 @@ static OverlapPassOptions overlapOf(const DistributedConfig &distributed) {
 
 // Adds the compiler passes of a phase; without `checks`, omits those that only check. The comments
 // here explain the order of the passes; each Passes.td explains what its passes do.
-static void addPasses(Phase phase, const Config &config, const CompileOptions &options,
-                      const Padding &padding, const cost::CostModel *costModel,
-                      const cost::Rates &rates, uint64_t gemmWorkspaceBytes, bool checks,
-                      FusionReport &fusions, PassManager &passes) {
+void PhaseRunner::addPasses(Phase phase, bool checks, FusionReport &fusions, PassManager &passes) {
   auto isOn = [&](StringRef kind) { return !llvm::is_contained(options.disableFusion, kind); };
   const codegen::Target &target = *codegen::findTarget(config.target.device);
   SmallVector<std::string> without; // kinds of fusion that passes/fusion must not perform
@@ -170,7 +164,7 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
   case Phase::Distribute:
     passes.addPass(createSyncOptimizerPass());
     // Only now is it known which pieces of a matrix a rank updates, and which norm guards it.
-    passes.addPass(createExpandMuonPass({config.optimizer.muonOwners}, costModel,
+    passes.addPass(createExpandMuonPass({config.optimizer.muonOwners}, costModel.get(),
                                         shardGroupOf(config.distributed)));
     if (checks)
       passes.addPass(createCheckReductionsPass());
@@ -231,8 +225,7 @@ LogicalResult PhaseRunner::run(Phase phase, ModuleOp module, PhaseUse use) {
           },
           /*printModuleScope=*/true);
     FusionReport fusions;
-    addPasses(phase, config, options, padding, costModel.get(), rates, gemmWorkspaceBytes, checks,
-              fusions, passes);
+    addPasses(phase, checks, fusions, passes);
     // The verifiers run once, at the end of the phase: after every pass, they would take as long as
     // the passes do.
     passes.enableVerifier(false);

@@ -8,6 +8,7 @@
 #include "passes/fusion/queue/FusionReport.h"
 
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/PassManager.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 
@@ -82,11 +83,12 @@ public:
   Padding padding; // of the job
 
 private:
+  void addPasses(Phase phase, bool checks, FusionReport &fusions, mlir::PassManager &passes);
+
   std::mutex timesMutex; // guards `times`
   const Config &config;
   const CompileOptions &options;
-  // The rates of the job's device; those of the default spec if the device has none.
-  cost::Rates rates;
+  cost::Rates rates = cost::kDefaultRates;    // those of the job's device, if it has a spec
   std::unique_ptr<cost::CostModel> costModel; // null without a device spec
   uint64_t gemmWorkspaceBytes = cost::DeviceSpec().gemmWorkspaceBytes;
   FusionReport linearFusions; // what the autodiff phase refused to merge
