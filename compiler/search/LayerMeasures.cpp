@@ -26,8 +26,7 @@ public:
   }
 
 private:
-  // Returns the measures of layer `index`; null if `index` is negative (a command that belongs to
-  // no layer).
+  // Returns the measures of layer `index`; null for -1, a command of no layer.
   LayerMeasure *layer(int index) {
     if (index < 0)
       return nullptr;
@@ -72,9 +71,9 @@ private:
     return fullest;
   }
 
-  // Computes the bytes that each layer keeps at the start of the backward pass. A slice belongs to
-  // the layer of the first command of its live range, which writes the slice. Slices may be views
-  // of one buffer, so a layer counts only the bytes that it adds to those of the layers before it.
+  // Computes the bytes that each layer keeps. A slice belongs to the layer of the command that
+  // writes it first. Slices may be views of one buffer, so a layer counts only the bytes that it
+  // adds to those of the layers before it.
   void addKept(int function) {
     const auto &commands = *plan.functions()->Get(unsigned(function))->commands();
     int64_t backwardStart = firstBackward(*plan.functions()->Get(unsigned(function)));

@@ -2,9 +2,7 @@
 //
 // The head's products and the loss are computed for one chunk of tokens after the other. Each chunk
 // reads and writes the main gradient of the head's weights (f32 [vocabulary, hidden]) once. So
-// larger chunks move fewer bytes, and their products have more tiles, but their logits take more
-// memory. The candidates are therefore compared by predicted time and by the bytes of their plans,
-// together with what the layers recompute (RecomputeSearch.h).
+// larger chunks move fewer bytes, but their logits take more memory.
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"
@@ -30,21 +28,21 @@ struct LossChunk {
 // logits; `tokens` is 0 if the module has no loss.
 LossChunk lossChunkOf(mlir::ModuleOp module);
 
-// Returns the candidates for the loss of `module`, in rising order: the module's own chunk; the
-// powers of two from 256 tokens up that are smaller than the micro-batch; and the whole
-// micro-batch. Except for the module's own, chunks with more than 4 GiB of logits, and those that
-// would make more than 128 chunks, are left out. Returns nothing if the module has no loss.
+// Returns the candidates for the loss of `module`, in rising order: the module's own chunk, the
+// powers of two from 256 tokens up, and the whole micro-batch. Chunks with more than 4 GiB of
+// logits are left out, and so are those that would make more than 128 chunks. The module's own
+// chunk always stays. Returns nothing if the module has no loss.
 //
-// Beyond 4 GiB there is little to gain: with a vocabulary of 131072 and bf16, 4 GiB are the logits
-// of 16384 tokens. On an H100 the gradient of the head's weights (131072 x 2048) is computed at 508
-// TFLOP/s from 1024 tokens and at 697 from 4096 (bench/results/gpu-2026-11-26-h100.md).
+// Larger chunks gain little: 4 GiB are the bf16 logits of 16384 tokens with a vocabulary of 131072.
+// On an H100 the gradient of such a head (131072 x 2048) reaches 508 TFLOP/s from 1024 tokens and
+// 697 from 4096 (bench/results/gpu-2026-11-26-h100.md).
 std::vector<int64_t> lossChunkSizes(mlir::ModuleOp module);
 
 // Sets the chunk of every loss of the module to `tokens`, or to all tokens if there are fewer.
 void setLossChunk(mlir::ModuleOp module, int64_t tokens);
 
-// Returns the report "loss_chunk" of a plan (docs/explain.md): the plan's chunk, and the candidates
-// if there was a choice. `tokensPerStep` is the number of tokens per optimizer step on one device.
+// Returns the report "loss_chunk" of a plan (docs/explain.md). `tokensPerStep` is the number of
+// tokens per optimizer step on one device.
 nlohmann::json lossChunkNotes(const LossChunk &taken, llvm::ArrayRef<LossChunk> candidates,
                               int64_t tokensPerStep);
 

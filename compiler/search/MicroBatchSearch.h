@@ -25,9 +25,8 @@ struct MicroBatchResult {
 using TryMicroBatch = std::function<std::optional<MicroBatchAttempt>(int64_t size)>;
 
 // Tries the divisors of `perDevice` (sequences per optimizer step and device) in rising order, up
-// to the first that does not fit, because a plan's bytes grow with the micro-batch size. If the
-// tokens/s of two sizes differ by less than a billionth, the smaller size wins, because it takes
-// less memory. Returns nullopt if an attempt failed.
+// to the first that does not fit. Of two sizes with equal tokens/s (up to a billionth), the smaller
+// one wins. Returns nullopt if an attempt failed.
 std::optional<MicroBatchResult> searchMicroBatch(int64_t perDevice, const TryMicroBatch &tryOne);
 
 } // namespace lmc

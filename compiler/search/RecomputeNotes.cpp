@@ -5,8 +5,7 @@
 using namespace lmc;
 using nlohmann::json;
 
-// Returns, per kind of layer, the index of its first option in the report's list, in which the
-// options of one kind follow those of another.
+// Returns, per kind of layer, the index of its first option in the report's list of all options.
 static std::vector<size_t> firstOptions(const RecomputeOptions &options) {
   std::vector<size_t> first;
   size_t sum = 0;

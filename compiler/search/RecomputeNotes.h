@@ -11,14 +11,14 @@ namespace lmc {
 // predicts.
 nlohmann::json recomputeNotes(const RecomputeOptions &options, llvm::ArrayRef<int64_t> choice);
 
-// Reports a candidate that a search chose, with the numbers that probes measured and with all
-// candidates whose plans were packed. `mode` is the job's memory.recompute. `microSteps` is the
-// number of micro-steps per optimizer step: the report gives the seconds of options per micro-step.
+// Reports a candidate that a search chose, and all candidates whose plans were packed. `mode` is
+// the job's memory.recompute. The report gives seconds per micro-step; `microSteps` is the number
+// of micro-steps per optimizer step.
 nlohmann::json recomputeNotes(RecomputeSearch &search, size_t candidate, llvm::StringRef mode,
                               int64_t microSteps);
 
 // Returns the report "reshard" of a plan (docs/explain.md): the layers of a candidate that keep
-// their gathered weights for the backward pass.
+// their gathered weights.
 nlohmann::json keptWeightsNotes(const RecomputeSearch &search, size_t candidate);
 
 } // namespace lmc

@@ -21,14 +21,12 @@
 using namespace mlir;
 using namespace lmc;
 
-// The number of candidates from the fastest choice to the one with the fewest bytes. With 32
-// candidates, a budget leaves unused at most a thirtieth of the bytes that recompute can save, and
-// on average half of that, which costs a quarter of a percent of the step's time for a model of 1B
-// parameters.
+// The number of candidates from the fastest choice to the one with the fewest bytes. A budget then
+// leaves unused at most 1/30 of the bytes that recompute can save.
 static constexpr int kCandidates = 32;
 
-// The bytes that probes predict for a candidate are lowered by 1/256 and by this number. The result
-// is a lower bound of the bytes of the candidate's plan.
+// Probes predict the bytes of a candidate. 1/256 of them and this number of bytes are subtracted,
+// so that the result is a lower bound of the bytes of the candidate's plan.
 static constexpr uint64_t kSlackBytes = 64 << 10;
 
 // If the probes' prediction for the loss is below this share of the peak, no peak is at the loss.
@@ -47,8 +45,8 @@ static RecomputeCandidate candidateOf(const RecomputeChoiceProblem &problem,
   };
   const auto &border = positions.border.empty() ? problem.kinds : positions.border;
   const auto &last = positions.border.empty() ? problem.kinds : positions.last;
-  // Adds the seconds in the order of (kind, option), so that two choices with the same number of
-  // layers per kind and option have exactly the same sum.
+  // The order of the sum is by kind and option, so that two choices with the same number of layers
+  // per option have exactly the same sum.
   std::map<std::pair<size_t, size_t>, int64_t> counts, borders;
   uint64_t held = 0, most = 0;
   for (size_t layer = 0; layer < count; ++layer) {
@@ -68,8 +66,8 @@ static RecomputeCandidate candidateOf(const RecomputeChoiceProblem &problem,
   for (const auto &[of, number] : borders)
     candidate.seconds += double(number) * (border[of.first][of.second].seconds -
                                            problem.kinds[of.first][of.second].seconds);
-  // The bound is a little lower than the prediction, because alignment and the outermost layers of
-  // a plan may differ from those of a probe.
+  // The bound is a little lower than the prediction: alignment and the outermost layers may differ
+  // from those of a probe.
   uint64_t workspace = std::max(most, problem.headAndLossBytes + held);
   candidate.isAtLayer = double(problem.headAndLossBytes + held) < kFarBelow * double(most);
   workspace -= std::min(workspace, positions.border.empty() ? 0 : workspace / 256 + kSlackBytes);
@@ -77,8 +75,8 @@ static RecomputeCandidate candidateOf(const RecomputeChoiceProblem &problem,
   return candidate;
 }
 
-// Returns the problem with its seconds scaled down to the range that chooseRecompute() accepts,
-// because a step on a slow device may take days.
+// Scales the seconds down to the range that chooseRecompute() accepts, because a step on a slow
+// device may take days.
 static RecomputeChoiceProblem scaled(const RecomputeChoiceProblem &problem) {
   constexpr double kMax = 1000; // maximum of the seconds of all layers together
   double longest = 0;
@@ -96,8 +94,8 @@ static RecomputeChoiceProblem scaled(const RecomputeChoiceProblem &problem) {
   return same;
 }
 
-// Returns the index of the first option that has the same bytes and seconds as option `option`. An
-// index beyond the list means the last option.
+// Returns the index of the first option with the costs of option `option` (of the last option if
+// the list is shorter).
 static int firstLike(const std::vector<LayerOption> &options, size_t option) {
   const LayerOption &wanted = options[std::min(option, options.size() - 1)];
   return int(llvm::find(options, wanted) - options.begin());
@@ -141,10 +139,9 @@ std::vector<RecomputeCandidate> lmc::recomputeCandidates(const RecomputeChoicePr
                                                          ArrayRef<LossChunk> chunks) {
   if (chunks.empty())
     return candidatesOf(choicesOf(problem, steps), problem, positions);
-  // If head and loss need more than the transient bytes of any layer, the peak of every choice is
-  // at the loss: a larger chunk raises all peaks alike, and the choices stay the same. If they need
-  // less than the transient bytes of the last layer, no peak is at the loss, and the choices stay
-  // the same, too.
+  // If head and loss need more than the transient bytes of any layer, every peak is at the loss. If
+  // they need less than those of the last layer, no peak is. In both cases the choices do not
+  // depend on the chunk.
   uint64_t mostTransient = 0, leastLast = problem.layers.empty() ? 0 : UINT64_MAX;
   for (const std::vector<LayerOption> &kind : problem.kinds)
     for (const LayerOption &option : kind)
@@ -154,8 +151,8 @@ std::vector<RecomputeCandidate> lmc::recomputeCandidates(const RecomputeChoicePr
       leastLast = std::min(leastLast, option.transientBytes);
   std::optional<std::set<std::vector<int>>> atTheLoss, atALayer;
   std::vector<RecomputeCandidate> all;
-  // If the peak is at a layer, the bytes are the same for every chunk, so only the fastest chunk is
-  // a candidate.
+  // If the peak is at a layer, every chunk gives the same bytes, so only the fastest chunk is a
+  // candidate.
   std::map<std::vector<int64_t>, size_t> ofLayers; // indices in `all`, by options
   for (const LossChunk &chunk : chunks) {
     RecomputeChoiceProblem same = problem;
@@ -222,8 +219,8 @@ FailureOr<RecomputeOptions> lmc::recomputeOptionsOf(ModuleOp start, const Config
   });
 }
 
-// Returns the index of the first option of the kind that recomputes the same ops as `option`, which
-// may be `option` itself.
+// Returns the index of the first option of the kind that recomputes the same ops as `option` and
+// keeps the same weights.
 static size_t sameAs(const RecomputeKind &kind, size_t option) {
   size_t first = 0;
   while (kind.options[first].recomputed != kind.options[option].recomputed ||
@@ -232,8 +229,7 @@ static size_t sameAs(const RecomputeKind &kind, size_t option) {
   return first;
 }
 
-// Returns, for each kind of layer, the indices of its options, without those that recompute the
-// same ops as an earlier option.
+// Returns, for each kind of layer, the indices of its options that differ from all earlier ones.
 static std::vector<std::vector<size_t>> distinctOptions(const RecomputeOptions &options) {
   std::vector<std::vector<size_t>> distinct;
   for (const RecomputeKind &kind : options.kinds) {
@@ -250,8 +246,8 @@ static std::vector<std::vector<size_t>> distinctOptions(const RecomputeOptions &
 static constexpr size_t kRun = 3;
 
 // Returns choices that together give every distinct option of every kind of layer to kRun
-// consecutive layers of this kind at least once. If too few layers are left for another run, they
-// take the option of the previous run, so that no run continues in the next choice.
+// consecutive layers of this kind at least once. Layers that are too few for another run take the
+// option of the previous run.
 static std::vector<std::vector<int64_t>> probeChoices(const RecomputeOptions &options) {
   std::vector<std::vector<size_t>> distinct = distinctOptions(options);
   std::vector<size_t> runs(distinct.size()); // per kind: number of runs in a choice
@@ -281,11 +277,10 @@ static std::vector<std::vector<int64_t>> probeChoices(const RecomputeOptions &op
 
 namespace {
 
-// The measures of one option over all probes. Layers of the same kind and option still differ by
-// their position, because kernels of neighbouring layers merge. Three positions are therefore
-// measured: `between` two layers of the same option, `anywhere`, and the `last` layer. The bytes
-// are the minimum over all layers seen in a position. A sum of minima is a lower bound of a plan's
-// bytes.
+// The measures of one option over all probes. Kernels of neighbouring layers merge, so layers
+// differ by position: `between` two layers of the same option, `anywhere`, and the `last` layer.
+// The bytes are minima over all layers in a position, so that their sum is a lower bound of a
+// plan's bytes.
 struct OptionMeasure {
   std::optional<LayerOption> between, anywhere, last;
   double longest = 0; // maximum of the seconds
@@ -304,8 +299,8 @@ struct OptionMeasure {
     if (isLast)
       take(last);
   }
-  // typical() is the cost of a layer between two layers of the same option, border() that of a
-  // layer beside one with another option (which may take longer), and end() that of the last layer.
+  // The costs of a layer between two layers of the same option, of a layer beside another option
+  // (it may take longer), and of the last layer.
   LayerOption typical() const {
     LayerOption option = between.value_or(anywhere.value_or(LayerOption()));
     if (!between)
@@ -341,7 +336,7 @@ static void keepMicroSteps(ModuleOp module) {
 }
 
 // Returns the options of `shorter`, a model with fewer layers, if they equal those of the whole
-// model, so that measures of one model hold for the other; otherwise nullopt.
+// model; otherwise nullopt.
 std::optional<RecomputeOptions> RecomputeSearch::optionsLike(ModuleOp shorter) const {
   FailureOr<RecomputeOptions> options = optionsOf(shorter);
   if (failed(options) || options->kinds.size() != found.kinds.size())
@@ -374,8 +369,8 @@ static std::vector<int64_t> layersWithWeights(const RecomputeOptions &options,
   return layers;
 }
 
-// Returns the index of the option that recomputes the same ops and keeps no weights. The first half
-// of a kind's options keep no weights, and their twins follow in the same order (addTwins()).
+// Returns the index of the option that recomputes the same ops and keeps no weights. The twins that
+// keep weights are the second half of a kind's options, in the same order (addTwins()).
 static size_t withoutWeights(const RecomputeKind &kind, size_t option) {
   return kind.options[option].keepsWeights ? option - kind.options.size() / 2 : option;
 }
@@ -441,7 +436,7 @@ FailureOr<RecomputeOptions> RecomputeSearch::optionsOf(ModuleOp module) const {
 }
 
 // Decides whether options that keep weights are worth measuring: compares the first option of each
-// layer with its twin on a short model, and scales both to the whole number of layers.
+// layer with its twin on a short model.
 LogicalResult RecomputeSearch::probeKeptWeights() {
   FailureOr<Probed> model = probed(kRun);
   if (failed(model))
@@ -527,11 +522,11 @@ FailureOr<PlanMeasures> RecomputeSearch::compiled(const Probe &probe) const {
   return made;
 }
 
-// Returns the measures of probes, in the order of the list. Compiles those that are not known, on
-// the threads of the context.
+// Returns the measures of probes, in the order of the list. Threads of the context compile the
+// probes whose measures are not known.
 FailureOr<std::vector<PlanMeasures>> RecomputeSearch::measure(ArrayRef<Probe> probes) {
-  // The key of a probe: its choice of options, and its chunk of the loss. The length of the choice
-  // identifies the model. Adding twins does not change the index of an option.
+  // The options of a probe's layers, and its chunk of the loss. The number of layers identifies the
+  // model. Adding twins does not change the index of an option.
   using Key = std::pair<std::vector<int64_t>, int64_t>;
   auto keyOf = [](const Probe &probe) {
     return Key(probe.choice, probe.lossChunk ? probe.lossChunk : lossChunkOf(probe.module).tokens);
@@ -556,8 +551,8 @@ FailureOr<std::vector<PlanMeasures>> RecomputeSearch::measure(ArrayRef<Probe> pr
   return all;
 }
 
-// Returns a model with `layers` layers and its options. Returns the whole model if the options of
-// such a short model would differ from those of the whole model.
+// Returns a model with `layers` layers and its options, or the whole model if the options of such a
+// short model would differ.
 FailureOr<RecomputeSearch::Probed> RecomputeSearch::probed(size_t layers) {
   if (makeShorter && layers < found.layers.size()) {
     FailureOr<OwningOpRef<ModuleOp>> made = makeShorter(int64_t(layers));
@@ -584,8 +579,8 @@ LogicalResult RecomputeSearch::probe() {
   problem.layers.assign(found.layers.begin(), found.layers.end());
   problem.fixedBytes = stateBytes(start);
   problem.headAndLossBytes = UINT64_MAX;
-  // The last layer needs measures of its own, because the most bytes are live there, and the
-  // commands after it belong to no layer. So short probes put each option once at the last layer.
+  // The last layer needs measures of its own: the most bytes are live there. So each option is once
+  // at the last layer of a short probe.
   FailureOr<Probed> longer = probed(wanted), shortest = probed(kRun);
   if (failed(longer) || failed(shortest))
     return failure();
@@ -666,10 +661,9 @@ LogicalResult RecomputeSearch::probeLossChunks() {
 
 //===-- The search --------------------------------------------------------------------------===//
 
-// Returns the candidates. If weights may be kept, "auto" also has those of each named mode, marked
-// as spare: only fastestPlanned() compares them. If no options are chosen for layers, the layers
-// were not measured. Each chunk of the loss is then a candidate, with the bytes of the state as its
-// lower bound.
+// If weights may be kept, "auto" also has the candidates of each named mode, marked as spare: only
+// fastestPlanned() compares them. If no options are chosen for layers, each chunk of the loss is a
+// candidate, with the bytes of the state as its lower bound.
 std::vector<RecomputeCandidate> RecomputeSearch::makeCandidates() const {
   auto candidatesOf = [&](const RecomputeChoiceProblem &of, const PositionCosts &at) {
     return recomputeCandidates(of, kCandidates, at, chunks);
@@ -759,8 +753,8 @@ FailureOr<size_t> RecomputeSearch::fastestPlanned(size_t candidate, uint64_t bud
   auto byProbes = [&](const RecomputeCandidate &of) {
     return of.seconds + outerSeconds[size_t(of.options[0])];
   };
-  // If all layers of `candidate` take one option, as in a probe, its sum includes at least as many
-  // waits as the sums of the others. Then only candidates with smaller sums can be faster.
+  // If all layers of `candidate` take one option, its sum includes at least as many waits as the
+  // sums of the others. Then only candidates with smaller sums can be faster.
   const double most =
       llvm::all_equal(choices[candidate].options) ? byProbes(choices[candidate]) : HUGE_VAL;
   for (size_t other = 0; other < choices.size(); ++other)
@@ -779,8 +773,8 @@ FailureOr<size_t> RecomputeSearch::fastestPlanned(size_t candidate, uint64_t bud
   const size_t first = candidate;
   // A whole plan must promise to save at least this share of a step.
   constexpr double kWorth = 2.5e-3;
-  // The minimum ratio of a whole plan's seconds to its sum over probes, among the plans made so
-  // far. Whole plans also wait for collectives in ways that probes do not show.
+  // The minimum ratio of a whole plan's seconds to its sum over probes, so far. It is used to
+  // predict the seconds of the next plan.
   std::optional<double> longer;
   planUse = PhaseUse::Probe; // most of these plans are slower
   for (auto [sum, other] : others) {
@@ -856,9 +850,8 @@ static std::optional<size_t> fastestOf(ArrayRef<std::pair<double, size_t>> list)
   return least->second;
 }
 
-// If all layers are of one kind, no choice is faster than the fastest option for every layer: a
-// layer beside one with another option takes at least as long as one between layers of its own
-// option. The long probes measure each option between two layers with the same option.
+// If all layers are of one kind, the fastest option for every layer is the fastest choice: a layer
+// beside another option takes at least as long as one between layers of its own option.
 FailureOr<RecomputeSearch::Fastest> RecomputeSearch::fastestOfAll(uint64_t budget) {
   if (!choosesLayers() || found.kinds.size() != 1)
     return Fastest{};

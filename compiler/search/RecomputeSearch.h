@@ -1,23 +1,18 @@
 // memory.recompute = "auto" chooses one recompute option per layer, and memory.loss_chunk = "auto"
-// the chunk of the loss (LossChunk.h), such that the packed plan fits the budget and is fast. If
-// both are "auto", they are chosen together.
+// the chunk of the loss (LossChunk.h). The packed plan must fit the budget and should be fast.
 //
-// The options of layers come from lm-analyze-recompute. They are measured on real plans, the
-// probes, in which consecutive layers take different options: a probe shows the bytes that a layer
-// with each option keeps and needs, and its seconds. From these numbers the search builds
-// candidates: choices for all layers, from the fastest to the one with the fewest bytes. Among them
-// are the choices with one option for all layers, and so the named modes. The candidates do not
-// depend on the budget. The packed bytes alone decide which candidate is chosen for a budget
-// (BudgetSearch.h).
+// The options come from lm-analyze-recompute. Probes measure them: plans of a few layers, whose
+// consecutive layers take different options. From the measures the search builds candidates, from
+// the fastest to the one with the fewest bytes. One option for all layers is always a candidate, so
+// each named mode is one. The candidates do not depend on the budget. The packed bytes decide which
+// candidate is chosen for a budget (BudgetSearch.h).
 //
-// If ranks divide weights (ZeRO-3), the search also chooses the layers that keep their gathered
-// weights for the backward pass: distributed.reshard_after_forward = "auto". Keeping the weights of
-// a layer saves an all-gather and takes memory. Each option of a layer then has a twin that also
-// keeps the weights, and all options are measured and chosen together. If the job names the
-// recompute mode, the options are this mode and its twin.
+// If ranks divide weights (ZeRO-3), distributed.reshard_after_forward = "auto" also lets layers
+// keep their gathered weights for the backward pass. That saves an all-gather and takes memory.
+// Each option then has a twin that keeps the weights, and the search chooses among both.
 //
-// A chunk of the loss changes only the time and the bytes of head and loss. For each chunk, both
-// are measured on a short model. Every choice for the layers is a candidate with every chunk.
+// The chunk of the loss changes only the time and the bytes of head and loss. Both are measured for
+// each chunk on a short model. Every choice for the layers is a candidate with every chunk.
 #pragma once
 
 #include "compiler/algorithms/BudgetSearch.h"
@@ -36,12 +31,12 @@
 namespace lmc {
 
 struct RecomputeCandidate {
-  // Per layer, an index into the options that RecomputeChoiceProblem::kinds lists for the layer's
-  // kind; empty if only the chunk of the loss is chosen.
+  // Per layer, an index into RecomputeChoiceProblem::kinds of the layer's kind; empty if only the
+  // chunk of the loss is chosen.
   std::vector<int64_t> options;
   int64_t lossChunk = 0; // tokens; 0: the chunk of the start module
-  // Predicted seconds per optimizer step of all layers; if the chunk of the loss is chosen, also of
-  // everything outside of the layers.
+  // Predicted seconds per optimizer step of all layers; if the chunk of the loss is chosen, of the
+  // whole model.
   double seconds = 0;
   uint64_t boundBytes = 0; // predicted from probes: a lower bound of the plan's bytes
   // True if the peak is clearly at a layer, so that fewer bytes at the loss do not lower the peak.
@@ -49,29 +44,27 @@ struct RecomputeCandidate {
   bool isSpare = false; // true if only fastestPlanned() considers the candidate
 };
 
-// The costs of a layer, per kind and option, in positions that differ from those of the problem:
-// `border` for the first layer and for layers beside one with another option, `last` for the last
-// layer. If a list is empty, the problem's costs hold everywhere.
+// The costs of a layer where they differ from those of the problem, per kind and option. `border`
+// holds for the first layer and for layers beside one with another option, `last` for the last
+// layer. If the lists are empty, the problem's costs hold everywhere.
 struct PositionCosts {
   std::vector<std::vector<LayerOption>> border, last;
 };
 
 // Returns candidates in order of rising seconds: up to about `steps` choices between the fastest
-// one and the one with the fewest bytes, and for each option index the choice in which every layer
-// takes that option (a layer whose kind has fewer options takes its last one). If `chunks` is not
-// empty, there are such candidates for each chunk.
+// one and the one with the fewest bytes, and for each option the choice in which every layer takes
+// it (its last option, if a kind has fewer). If `chunks` is not empty, every chunk has such
+// candidates.
 std::vector<RecomputeCandidate> recomputeCandidates(const RecomputeChoiceProblem &problem,
                                                     int steps, const PositionCosts &positions = {},
                                                     llvm::ArrayRef<LossChunk> chunks = {});
 
 // Returns true if distributed.reshard_after_forward = "auto" leaves a choice: ranks divide the
-// weights, and all layers have the same recompute mode or "auto". With memory.recompute_stride
-// above 1 there is none, and "auto" means "yes".
+// weights, and all layers have the same recompute mode or "auto".
 bool choosesKeptWeights(const Config &config);
 
-// Returns true if keeping gathered weights saves more than 0.2% of the time, and so may be worth
-// its memory. `again` and `kept` are the seconds, of a step or of its micro-steps, of two plans of
-// the whole model: one that gathers weights again, and one that keeps them.
+// Returns true if keeping gathered weights saves more than 0.2% of the time. `again` and `kept` are
+// the seconds of a plan that gathers weights again and of one that keeps them.
 bool isWorthKeeping(double again, double kept);
 
 // Returns the bytes of all variables of a module, which are live throughout a step.
@@ -79,15 +72,13 @@ uint64_t stateBytes(mlir::ModuleOp module);
 
 class RecomputeSearch {
 public:
-  // Builds the job's model with the given number of layers, and runs the phases up to distribute on
-  // this model.
+  // Builds the job's model with the given number of layers, up to the distribute phase.
   using MakeShorter = std::function<mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>(int64_t)>;
 
   // Finds the options of the layers. `start` is a module after the distribute phase. All arguments
   // except `makeShorter` must outlive the search. Probes use a shorter model if it has the same
-  // kinds of layers, so that the time for probing does not grow with the number of layers. The
-  // chunk of the loss is chosen among `chunkSizes` (lossChunkSizes()); if they are empty, the start
-  // module's chunk stays.
+  // kinds of layers. The chunk of the loss is chosen among `chunkSizes`; if there are none, the
+  // start module's chunk stays.
   static mlir::FailureOr<std::unique_ptr<RecomputeSearch>>
   begin(mlir::ModuleOp start, const Config &config, const cost::CostModel &model,
         PhaseRunner &phases, const MakeShorter &makeShorter = nullptr,
@@ -100,15 +91,14 @@ public:
     mlir::OwningOpRef<mlir::ModuleOp> module; // after the buffers phase
     int64_t lossChunk = 0;                    // as in RecomputeCandidate
   };
-  // Makes the plan of the candidate that is the fastest without a budget, if a few probes, fewer
-  // than complete() makes, show which one it is. Returns no module if they do not, or if the plan
+  // Makes the plan of the candidate that is the fastest without a budget, with fewer probes than
+  // complete(). Returns no module if these probes do not show which candidate it is, or if the plan
   // takes more than `budget` bytes.
   mlir::FailureOr<Fastest> fastestOfAll(uint64_t budget);
 
   // Returns the predicted seconds per optimizer step of all micro-steps, if no value is recomputed
-  // that costs a kernel, from probes of a short model. No plan with any budget takes noticeably
-  // fewer seconds. Returns nothing if the layers are of several kinds, because a short model does
-  // not show how many layers each kind has. May be called before complete().
+  // that costs a kernel. No plan takes noticeably fewer seconds. Returns nothing if the layers are
+  // of several kinds, because the short model does not show how many layers each kind has.
   mlir::FailureOr<std::optional<double>> leastSeconds();
 
   const RecomputeOptions &options() const { return found; }
@@ -125,26 +115,23 @@ public:
   };
   KeptWeights keptWeights(const RecomputeCandidate &candidate) const;
 
-  // Returns the candidate whose whole plan is predicted to be the fastest: `candidate`, which fits
-  // `budget`, or another one that also fits, has the same chunk of the loss, and recomputes the
-  // same in all layers of a kind. A candidate's seconds are a sum of what layers take in probes.
-  // This sum is not exact where collectives run beside layers, because a layer's waits also depend
-  // on all layers before it. A whole plan is made of another candidate only if its sum, times the
-  // minimum ratio of a whole plan to its sum among the others made so far, is below the seconds of
-  // the best whole plan by more than 0.25%; a smaller gain is not worth the time. If all layers of
-  // `candidate` have one option, the others must also have smaller sums than it.
+  // Returns the candidate whose whole plan is predicted to be the fastest. It is `candidate`, which
+  // fits `budget`, or another one that fits, has the same chunk of the loss, and recomputes the
+  // same in all layers of a kind. A candidate's own seconds are a sum over probes. Where
+  // collectives run beside layers this sum is not exact, because a layer's waits depend on all
+  // layers before it.
   mlir::FailureOr<size_t> fastestPlanned(size_t candidate, uint64_t budget);
 
   // Returns the number of layers per option, for reports: "block x 12, none x 4"; the job's
   // recompute mode if no options are chosen for layers.
   std::string nameOf(const RecomputeCandidate &candidate) const;
 
-  // Returns a copy of the start module that has the candidate's chunk. An attribute states its
+  // Returns a copy of the start module that has the candidate's chunk. An attribute states the
   // choice for the layers, which is not applied yet.
   mlir::OwningOpRef<mlir::ModuleOp> chosen(const RecomputeCandidate &candidate);
 
-  // Returns the module of a candidate after the buffers phase: that of the latest attempt if it was
-  // of this candidate, else a new one.
+  // Returns the module of a candidate after the buffers phase. The latest attempt is reused if it
+  // was of this candidate.
   mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> planned(size_t candidate);
 
 private:
@@ -153,8 +140,7 @@ private:
       : start(start), config(config), model(model), phases(phases),
         makeShorter(std::move(makeShorter)), chunkSizes(chunkSizes) {}
 
-  // A model on which options are measured: `module` is `owned`, or the start module if `owned` is
-  // null.
+  // A model on which options are measured. `owned` is null if `module` is the start module.
   struct Probed {
     mlir::OwningOpRef<mlir::ModuleOp> owned;
     mlir::ModuleOp module;
@@ -196,9 +182,8 @@ private:
   RecomputeOptions found;
   RecomputeChoiceProblem problem;
   PositionCosts positions;
-  // Per option of the first layer: in a plan whose layers all take this option, the seconds per
-  // optimizer step of the first and the last layer that exceed those of two inner layers. No
-  // candidate's seconds include them.
+  // Per option: the seconds per optimizer step of the first and the last layer that exceed those of
+  // two inner layers, if all layers take this option. No candidate's seconds include them.
   std::vector<double> outerSeconds;
   // The measures of probes, by the options of their layers and their chunk of the loss.
   std::map<std::pair<std::vector<int64_t>, int64_t>, PlanMeasures> measures;
