@@ -17,8 +17,8 @@ static double baseOf(const Group &group, const DeviceSpec &spec) {
   return (group.nodes > 1 ? spec.nodeLink : spec.deviceLink).base;
 }
 
-// Returns the seconds that `passes` passes around the ring take: 1 pass for all-gather or
-// reduce-scatter, 2 for all-reduce.
+// Returns the seconds of `passes` passes around the ring: 1 for all-gather or reduce-scatter, 2 for
+// all-reduce.
 static double ringSeconds(double bytes, const Group &group, int passes, const DeviceSpec &spec) {
   const double n = double(group.devicesPerNode * group.nodes);
   if (n <= 1)
@@ -43,8 +43,8 @@ static bool hasStages(const Group &group, const DeviceSpec &spec) {
   return spec.nodeLink.stages && group.devicesPerNode > 1 && group.nodes > 1;
 }
 
-// Returns the seconds of a collective in stages: `inside` passes around the ring of each node, and
-// `across` passes around the rings between nodes.
+// Returns the seconds of `inside` passes around the ring of each node, and of `across` passes
+// around the rings between nodes.
 static double stagedSeconds(double bytes, const Group &group, int inside, int across,
                             const DeviceSpec &spec) {
   return inside * ringSeconds(bytes, {group.devicesPerNode, 1}, 1, spec) +

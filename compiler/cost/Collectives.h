@@ -1,33 +1,27 @@
 // Predicts the time of collectives by the alpha-beta model of NCCL's own tuning
-// (src/graph/tuning.cc).
+// (src/graph/tuning.cc). `bytes` is the size of the whole tensor: after an all-gather, or before a
+// reduce-scatter.
 //
-// On GPUs, the n = devicesPerNode * nodes devices of a group form one ring, as in NCCL. The tensor
-// is cut into pieces, each of which goes around the ring in n - 1 hops; nodes - 1 of these hops
-// lead to another node. Every link carries (n - 1) / n of the bytes:
+// On GPUs, the n = devicesPerNode * nodes devices of a group form one ring. Each piece of the
+// tensor goes around it in n - 1 hops, nodes - 1 of which lead to another node:
 //
 //   all-gather, reduce-scatter:  base + hops + (n - 1) / n * bytes / rate
 //     hops = (n - nodes) * latency of [link.device] + (nodes - 1) * latency of [link.node]
 //     rate = the slower of the bandwidth of [link.device] and of devicesPerNode times the bandwidth
-//            of [link.node]
+//            of [link.node], because all network adapters of a node work at once
 //   all-reduce:                  twice around the ring, with one base
 //
-// All network adapters of a node work at once, each for its part of the tensor: hence the factor
-// devicesPerNode. `base` is that of [link.node] if the group has several nodes.
-//
-// Between nodes, an all-reduce can also go up and down a tree of nodes, at 0.92 of the ring's rate
-// (NCCL's factor), with 2 * (devicesPerNode - 1) hops inside nodes and 2 * log2(nodes) between
-// them. The model takes the faster of ring and tree, as NCCL does.
+// `base` is that of [link.node] if the group has several nodes. An all-reduce can then also use a
+// tree of nodes, at 0.92 of the ring's rate (NCCL's factor), with 2 * (devicesPerNode - 1) hops
+// inside nodes and 2 * log2(nodes) between them. The faster of ring and tree counts, as in NCCL.
 //
 // If [link.node] sets `stages`, a group of several nodes works in stages (NodeCommunicator.h), each
-// of which is a ring. Across nodes, the devices with the same number in their nodes form a ring and
-// pass on 1 / devicesPerNode of the tensor, a share:
+// of which is a ring. Devices with the same number in their nodes form a ring across the nodes, for
+// 1 / devicesPerNode of the tensor, a share:
 //
 //   all-gather      of a share across the nodes, then of the whole tensor inside each node
 //   reduce-scatter  inside each node, then of a share across the nodes
 //   all-reduce      reduce-scatter inside, all-reduce of a share across, all-gather inside
-//
-// `bytes` is always the size of the whole tensor, as it is after an all-gather or before a
-// reduce-scatter.
 #pragma once
 
 #include "compiler/cost/DeviceSpec.h"

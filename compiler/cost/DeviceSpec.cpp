@@ -147,8 +147,8 @@ private:
     return {path, unsigned(source.begin.line), unsigned(source.begin.column)};
   }
 
-  // Returns the table `name` of `parent`. If there is none, returns null, and reports this unless
-  // the section is optional.
+  // Returns the table `name` of `parent`; null if there is none. A missing section is an error if
+  // it is `required`.
   const toml::table *section(const toml::table &parent, const char *name, const std::string &full,
                              bool required = true) {
     const toml::node *node = parent.get(name);
@@ -163,8 +163,8 @@ private:
     return node->as_table();
   }
 
-  // Reads the keys of a section that are in `known`. Reports every key that is neither in `known`
-  // nor in `sections`, and returns false if there was one.
+  // Reads the keys of a section. Reports every key that is neither in `known` nor in `sections`,
+  // and returns false if there was one.
   bool fields(const toml::table &table, const std::string &section, const Keys &known,
               const std::vector<std::string> &sections = {}) {
     std::vector<std::string> names = sections;
@@ -291,8 +291,7 @@ private:
     }
   }
 
-  // Returns the tables of a list [[name]]. Reports [[name]] if it is not a list of tables, or if it
-  // is empty and `required`.
+  // Returns the tables of a list [[name]], which must be there if `required`.
   std::vector<const toml::table *> tablesOf(const toml::table &root, const char *name,
                                             bool required) {
     std::vector<const toml::table *> tables;
@@ -493,8 +492,8 @@ Result<DeviceSpec> deviceSpecOf(const TargetConfig &target, const std::string &d
   if (spec && target.spec.empty() && spec->host) {
     int64_t pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
     if (pages > 0 && bytes > 0) {
-      // The host of a virtual machine may take or give single pages between two calls. Rounding
-      // down to whole 16 MiB gives a job the same budget each time on one machine.
+      // The host of a virtual machine may move single pages between two calls. The rounding gives a
+      // job the same budget each time.
       constexpr uint64_t kStep = uint64_t(16) << 20;
       uint64_t memory = uint64_t(pages) * uint64_t(bytes) / kStep * kStep;
       spec->memoryBytes = std::max(memory, 2 * spec->reserveBytes);

@@ -1,9 +1,9 @@
-// The performance data of a device (its spec).
+// The performance data of a device (its spec), from which the cost model (Roofline.h) predicts
+// times.
 //
-// A spec is a TOML file: either compiler/cost/devices/NAME.toml, which is built into the programs,
-// or a file at any path. The cost model (Roofline.h) predicts times from a spec. If a job's memory
-// budget is 0, the spec's memory is the budget. docs/devices.md describes the format. In a built-in
-// spec, a comment beside each number gives its source.
+// A spec is a TOML file (docs/devices.md): either compiler/cost/devices/NAME.toml, which is built
+// into the programs, or a file at any path. In a built-in spec, a comment beside each number gives
+// its source.
 //
 // Stable interface: loadDeviceSpec, deviceSpecNames, defaultDeviceSpec, usableBytes, and the
 // meaning of the fields below. Fields may be added.
@@ -31,9 +31,8 @@ struct GemmModel {
 };
 
 // The speed of a library's attention for one dtype and head dimension. Attention over `seq` tokens
-// runs at forward * seq / (seq + forwardHalfLength) FLOP/s, where only the scores that the mask
-// leaves are counted. The gradient uses the two `backward` numbers in the same way. This model is
-// not used for a target that knows the speed of its own kernels (CostModel.h).
+// runs at forward * seq / (seq + forwardHalfLength) FLOP/s; only the scores that the mask leaves
+// count. The gradient uses the two `backward` numbers in the same way.
 struct AttentionModel {
   DataType dtype = DataType::BF16;
   int64_t headDim = 0;
@@ -41,9 +40,9 @@ struct AttentionModel {
   double backward = 0, backwardHalfLength = 0;
 };
 
-// Measured rates of the target's own products with SwiGLU in their epilogues, as shares of the rate
-// of a library's product without SwiGLU; 0: not measured. They hold from `rows` rows up to the
-// `rows` of the next entry with the same `inner` and `columns`.
+// Measured rates of the target's own products with SwiGLU, as shares of the rate of a library's
+// product; 0: not measured. They hold from `rows` rows up to the `rows` of the next entry with the
+// same `inner` and `columns`.
 struct SwigluRate {
   int64_t rows = 0, inner = 0, columns = 0; // x is [rows, inner], silu(g) u is [rows, columns]
   double forward = 0, backward = 0;
@@ -54,11 +53,10 @@ struct LinkModel {
   double base = 0;      // seconds that every collective takes, whatever its size
   double latency = 0;   // seconds per hop
   double bandwidth = 0; // bytes/s that a device sends while it receives at the same rate
-  // The share of a device's processors (a GPU's SMs) that a collective over the link occupies while
-  // it moves data: commands beside it run at 1 - processors of their speed.
+  // The share of a device's processors (a GPU's SMs) that a collective over the link occupies.
+  // Commands beside it run at 1 - processors of their speed.
   double processors = 0;
-  // Only for the link between nodes: true if collectives work first inside nodes, then between
-  // them.
+  // Only for the link between nodes: true if collectives work in stages (Collectives.h).
   bool stages = false;
 };
 
@@ -89,15 +87,14 @@ struct DeviceSpec {
   std::array<double, 3> peak{};
   // FLOP/s of generated kernels; a function such as exp counts as one operation.
   double vectorFlops = 0;
-  // The clock of a GPU's SMs in Hz, 0 for other devices: `clock` in a training step, under the load
-  // of matrix products; `clockAlone` of a kernel that runs alone, which the power limit does not
-  // slow down.
+  // The clock of a GPU's SMs in Hz, 0 for other devices: `clock` in a training step, where the
+  // power limit slows it down; `clockAlone` of a kernel that runs alone.
   double clock = 0, clockAlone = 0;
   double launchSeconds = 0; // time from the end of a command to the start of the next
 
   std::array<GemmModel, 3> gemm;         // indexed by DataType
-  // The maximum of scratch memory, in bytes, that a plan gives to a matrix product on a GPU. The
-  // default is what NVIDIA recommends for Hopper (cuBLAS documentation, cublasSetWorkspace).
+  // The maximum of scratch memory, in bytes, of a matrix product on a GPU. The default is NVIDIA's
+  // recommendation for Hopper (cuBLAS documentation, cublasSetWorkspace).
   uint64_t gemmWorkspaceBytes = uint64_t(32) << 20;
   std::vector<AttentionModel> attention; // one or more models
   std::vector<SwigluRate> swiglu;        // may be empty
@@ -120,9 +117,9 @@ struct Rates {
   double launchSeconds;  // time from the end of a kernel to the start of the next
 };
 
-// The rates for a planning pass that has no device spec: those of an H100 SXM, which sustains about
-// 70% of 989 TFLOP/s in dense bf16 and 90% of 3.35 TB/s (NVIDIA's data sheet). The time between
-// kernels is that of devices/h100-sxm.toml.
+// The rates for a planning pass that has no device spec: an H100 SXM sustains about 70% of 989
+// TFLOP/s in dense bf16 and 90% of 3.35 TB/s (NVIDIA's data sheet). The time between kernels is
+// that of devices/h100-sxm.toml.
 inline constexpr Rates kDefaultRates{700e12, 3.0e12, 2e-6};
 
 // Returns the rates of the device for matrix products of `dtype`; kDefaultRates if `spec` is null.
@@ -131,23 +128,20 @@ Rates ratesOf(const DeviceSpec *spec, DataType dtype);
 // Returns the names of the built-in specs, sorted.
 std::vector<std::string> deviceSpecNames();
 
-// Returns the name of the built-in spec whose key `default_of` lists `device`, for example
-// "h100-sxm" for "cuda:sm_90a". A job without target.spec has this spec. If no spec lists `device`,
-// looks up the part of `device` before the last ':' instead: for "cpu:x86-64-v3", this is "cpu".
-// Returns "" if no spec lists that part either.
+// Returns the name of the built-in spec whose key `default_of` lists `device`: "h100-sxm" for
+// "cuda:sm_90a". If no spec lists it, the part before the last ':' counts: "cpu" for
+// "cpu:x86-64-v3". Returns "" if no spec lists that part either.
 std::string defaultDeviceSpec(std::string_view device);
 
 // Returns true if the text names a file: it contains '/' or ends in ".toml".
 bool isSpecPath(std::string_view nameOrPath);
 
 // Loads a spec: a built-in one by name, or (if isSpecPath) a file, whose path is relative to
-// `directory`. An error says what is wrong; each mistake in a file is one line "FILE:LINE:COLUMN:
-// error: ...".
+// `directory`. Each mistake in a file is one line "FILE:LINE:COLUMN: error: ..." of the error.
 Result<DeviceSpec> loadDeviceSpec(const std::string &nameOrPath, const std::string &directory = "");
 
 // Returns the spec of a job: the one that target.spec names, or the default of target.device. If
-// the default spec describes the machine that compiles (`host`), the memory of this machine
-// replaces the spec's.
+// the default spec has `host`, the memory of this machine replaces the spec's.
 Result<DeviceSpec> deviceSpecOf(const TargetConfig &target, const std::string &directory);
 
 // Parses the text of a spec; errors name `path`.

@@ -177,8 +177,8 @@ private:
     }
     return work;
   }
-  // Returns the work of a command that moves rows. `ofChoices` are the slices that have one row for
-  // each choice that the rank has room for.
+  // Returns the work of a command that moves rows. The slices `ofChoices` have room for one row per
+  // choice.
   template <typename Op>
   KernelWork movedOf(const Op &op, std::initializer_list<uint32_t> ofChoices) const {
     return trafficOf(op, ofChoices, shareWithExperts(op));
@@ -190,10 +190,10 @@ private:
     return sort ? double(rowsOfExperts(rows, sort->count())) / double(rows) : 1;
   }
   // Adds to `work` the traffic of reading each row of `of` (one per token) once per choice; `to`
-  // has a row for each choice. Choices are sorted by expert, so the reads of one row lie far apart.
-  // They come from memory if the slice is larger than a cache. On an H100, combine_rows_grad of 64
-  // MiB took 1.41 times as long as with one read of each row; with 8 reads the bytes are 1.42 times
-  // as many (bench/results/gpu-2026-11-26-h100.md).
+  // has a row for each choice. The reads of one row lie far apart, because choices are sorted by
+  // expert. If `of` is larger than a cache, they come from memory. On an H100, combine_rows_grad of
+  // 64 MiB took 1.41 times as long as with one read of each row
+  // (bench/results/gpu-2026-11-26-h100.md).
   template <typename Op>
   KernelWork readAgain(KernelWork work, const Op &op, uint32_t of, uint32_t to) const {
     constexpr double kLargestCached = 32 << 20;
@@ -241,9 +241,8 @@ private:
     return rowsOfExperts(op.rows(), op.experts());
   }
   // Returns the number of the `rows` rows that have an expert, where the rank has `experts`
-  // experts. The rows have room for the maximum: each token of all ranks that divide the experts
-  // chooses as many of the rank's experts as it can. On average, a rank gets as many choices as its
-  // own tokens make.
+  // experts. The rows have room for the maximum, when all ranks' tokens choose this rank's experts.
+  // On average a rank gets as many choices as its own tokens make.
   int64_t rowsOfExperts(uint64_t rows, uint64_t experts) const {
     const auto ranks = int64_t(plan.expert_ranks());
     if (ranks == 1 || routing != Routing::Balanced)
@@ -252,7 +251,7 @@ private:
     return std::max(int64_t(1),
                     int64_t(rows) * chosen / (ranks * std::min(chosen, int64_t(experts))));
   }
-  // Returns the first row length that is not a multiple of 16 bytes, in elements; 0 if there is
+  // Returns the first row length, in elements, that is not a multiple of 16 bytes; 0 if there is
   // none.
   template <typename Op> int64_t unalignedOf(const Op &op) const {
     for (const auto row : {int64_t(op.inner()), int64_t(op.columns())})
@@ -312,7 +311,7 @@ public:
       : plan(plan), spec(spec), cost(cost) {}
 
   // Adds a command. `estimate` is that of the command alone. For a command of stream 0 or a wait,
-  // it is replaced by the time that stream 0 takes.
+  // it becomes the time that stream 0 takes.
   void add(const plan::Command &command, uint32_t number, Estimate &estimate) {
     cost.starts.push_back(cost.seconds);
     if (const plan::Wait *wait = command.body_as_Wait()) {
@@ -333,8 +332,8 @@ public:
   }
 
 private:
-  // Adds a collective, which starts when the collectives that it must wait for have ended. Returns
-  // its index.
+  // Adds a collective, which starts when those before it on its stream and its links have ended.
+  // Returns its index.
   uint32_t start(const plan::Command &command, const plan::Collective &collective, uint32_t number,
                  double seconds) {
     std::optional<uint32_t> before; // of the collectives that this one waits for, the last
@@ -384,8 +383,8 @@ private:
     return now > cost.seconds ? now + std::max(left, 0.0) - cost.seconds : alone;
   }
 
-  // Returns the seconds until the collective has ended. Adds them to the exposed time of this
-  // collective and of those that this collective waited for.
+  // Returns the seconds until the collective has ended. They are exposed time of this collective
+  // and of those that it waited for.
   double waitFor(uint32_t index) {
     const double now = cost.seconds, end = endOf(index);
     for (std::optional<uint32_t> each = index; each && endOf(*each) > now; each = causes[*each])
@@ -431,7 +430,7 @@ PlanCost planCost(const plan::Plan &plan, const CostModel &model, Routing routin
       double behind = 0; // the share of the command's time that the kernel behind a product takes
       if (const auto *swiglu = std::get_if<SwigluWork>(&work)) {
         // Only one of the two kernels runs: the one behind a library's product, or the one that
-        // computes all.
+        // computes both.
         const size_t runs = kernels.size() == 1 ? 1 : 0;
         behind = runs == 0 ? kernels[1].seconds / estimate.seconds : 0;
         for (size_t i = 0; i < launches.size(); ++i)
@@ -470,8 +469,7 @@ PlanCost planCost(const plan::Plan &plan, const CostModel &model, Routing routin
   return cost;
 }
 
-// Returns the name of the op that a command comes from, without the number of its layer: "mlp" for
-// "layers.3/mlp".
+// Returns the name of a command's op without its layer: "mlp" for "layers.3/mlp".
 static std::string placeOf(const plan::Command &command) {
   std::string source = command.source() ? command.source()->str() : "";
   return source.starts_with("layers.") ? source.substr(source.find('/') + 1) : source;

@@ -1,22 +1,19 @@
 // Predicts the cost of a whole plan on a device, from the estimates of all commands.
 //
-// Each command starts as soon as the plan's streams allow (plan.fbs, Command.stream). If two
-// collectives both move data inside nodes, or both between nodes, they share the same links. The
-// model then starts the second one when the first has ended, even if they are on different streams.
-// Together they take as long as if they divided the bandwidth between them all the time.
+// Each command starts as soon as the plan's streams allow (plan.fbs, Command.stream). Of two
+// collectives on the same links, inside nodes or between them, the second starts when the first has
+// ended, even on another stream.
 //
-// While a collective moves data, it occupies a share of the processors, `processors` of its link
-// (DeviceSpec.h). A command that takes T seconds alone runs at 1 - processors of its speed while a
-// collective moves data, so one that is wholly beside collectives takes T / (1 - processors). With
-// two collectives at a time the factors are multiplied. The model ignores the memory bandwidth that
-// a collective takes.
+// A collective that moves data occupies the share `processors` of its link (DeviceSpec.h): commands
+// beside it run at 1 - processors of their speed. With two collectives the factors are multiplied.
+// The memory bandwidth that a collective takes is ignored.
 //
-// The time of a function is the sum over the commands of stream 0, waits included. On one device,
-// the time of an optimizer step is
+// The time of a function is the sum over the commands of stream 0, waits included. An optimizer
+// step takes (GAS is the number of micro-steps)
 //
 //   micro_first + (GAS - 2) micro + micro_last + optimizer     (GAS 1: micro_first + optimizer)
 //
-// where GAS is the number of micro-steps. Stable interface: planCost, PlanCost, workOf.
+// Stable interface: planCost, PlanCost, workOf.
 #pragma once
 
 #include "compiler/cost/CostModel.h"
@@ -38,23 +35,20 @@ struct CollectiveTime {
 struct FunctionCost {
   double seconds = 0; // seconds of one run
   uint64_t runsPerStep = 0;
-  // The estimates in the order of the plan's commands. The time of a Wait, or of a collective of
-  // stream 0, lasts until the collective has ended. The time of any other command includes the
-  // delay by collectives beside it.
+  // The estimates in the order of the plan's commands. A Wait, or a collective of stream 0, lasts
+  // until the collective has ended. Any other command includes its delay by collectives beside it.
   std::vector<Estimate> commands;
-  // Per command: if a library computes the matrix product of a LinearSwiglu or SwigluLinearGrad,
-  // the seconds of the kernel that runs after the product and computes SwiGLU or its gradient; else
-  // 0.
+  // Per command: the seconds of the SwiGLU kernel that runs after a library's matrix product in a
+  // LinearSwiglu or SwigluLinearGrad; else 0.
   std::vector<double> behindProducts;
   std::vector<double> starts; // start of each command, in seconds from the start of the function
   std::vector<CollectiveTime> collectives; // in order
   double slowed = 0; // seconds that the commands take longer because of collectives beside them
 };
 
-// The cost of all launches of a kernel in one optimizer step. If the cost model has only one
-// estimate for a command that launches several kernels, the kernels share this estimate in the
-// ratio of the times that their own FLOPs and traffic would take. The cost assumes that no
-// collective runs beside the kernels.
+// The cost of all launches of a kernel in one optimizer step, with no collective beside it. If
+// there is only one estimate for a command with several kernels, they share it in the ratio of the
+// times that their own FLOPs and traffic would take.
 struct KernelCost {
   uint64_t launches = 0;
   double seconds = 0;
@@ -79,19 +73,18 @@ enum class Routing { Balanced, SameExperts };
 PlanCost planCost(const plan::Plan &plan, const CostModel &model,
                   Routing routing = Routing::Balanced);
 
-// Returns the number of experts that a token chooses, 0 if the plan has no experts. With
-// Routing::SameExperts, this many experts process all tokens.
+// Returns the number of experts that a token chooses; 0 if the plan has no experts.
 int64_t sameExperts(const plan::Plan &plan);
 
-// Returns the model's warnings for the commands of a plan. Each warning appears once and names its
-// model ops.
+// Returns the model's warnings for the commands of a plan, each once, with the names of its model
+// ops.
 std::vector<std::string> warningsOf(const plan::Plan &plan, const CostModel &model);
 
 // Returns the work of a command in the form that estimate() takes (Roofline.h).
 Work workOf(const plan::Plan &plan, const plan::Command &command,
             Routing routing = Routing::Balanced);
 
-// Returns how many nodes, and devices in each node, the ranks along an axis of the plan's mesh
+// Returns the nodes, and the devices per node, that the ranks along an axis of the plan's mesh
 // have.
 Group groupOf(const plan::Plan &plan, plan::Axis axis);
 

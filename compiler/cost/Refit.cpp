@@ -44,8 +44,8 @@ public:
   Fit(const DeviceSpec &start, const std::vector<MeasuredWork> &measured,
       const MakeModel &makeModel)
       : measured(measured), makeModel(makeModel), start(start), spec(start) {
-    // The fit has one number for the bandwidth that kernels reach; at the end it is divided into
-    // bandwidth and reachable.
+    // The bandwidth that kernels reach is one number here; result() divides it into bandwidth and
+    // reachable.
     spec.memoryBandwidth *= spec.reachable;
     spec.reachable = 1;
     add("memory.bandwidth", spec.memoryBandwidth);

@@ -1,22 +1,18 @@
-// Fits the rates of a device spec to measured times of commands, so that the cost model predicts
-// them.
+// Fits the rates of a device spec to measured times of commands.
 //
 // A command's predicted time is a launch, plus the largest of the times that the device's units
 // need, each of which is work divided by a rate (Roofline.h). The fit assigns each command to the
-// rate that limits it. It then sets each rate to the weighted median, over the rate's commands, of
-// the rate that would explain the measured time. A command's weight is its predicted part of a
-// step; a measured part would give weight to single times that other work on the machine disturbed.
-// The fit repeats this until the rates stay the same, because a new rate may leave another command
-// limited by something else. A median does not follow single commands that behave unlike all
-// others.
+// rate that limits it. It then sets each rate to the weighted median, over its commands, of the
+// rate that would explain the measured time. The weight is the command's predicted part of a step.
+// A new rate may make something else the limit of a command, so the fit repeats this until no rate
+// changes.
 //
 // At the start, every rate is the highest that any command of its class reached: no lower rate can
-// be true, and a rate that is too low would attract commands that other units limit.
+// be true.
 //
 // The fitted numbers are memory.reachable (memory.bandwidth if it would exceed 1),
 // memory.cache_bandwidth, vector.flops, launch.seconds, the `sustained` of matrix products, and for
-// attention the clock of a GPU or the rates of the tables. Sizes of tiles, depths and lengths stay
-// as they are.
+// attention the clock of a GPU or the rates of the tables.
 #pragma once
 
 #include "compiler/cost/CostModel.h"
@@ -50,8 +46,8 @@ struct Refit {
 // Returns the cost model of the measured target for a spec.
 using MakeModel = std::function<std::unique_ptr<CostModel>(DeviceSpec)>;
 
-// Returns `spec` with the rates that explain `measured`. A rate that limits no command stays as it
-// is, unless a command was faster than it allows.
+// Returns `spec` with the rates that explain `measured`. A rate that limits no command changes only
+// if a command was faster than it allows.
 Refit refit(const DeviceSpec &spec, const std::vector<MeasuredWork> &measured,
             const MakeModel &makeModel);
 

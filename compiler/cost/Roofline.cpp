@@ -33,21 +33,18 @@ Estimate roofline(double computeSeconds, Bound unit, double flops, double bytes,
   return result;
 }
 
-// Estimates the time of a matrix product. The product is cut into tiles of tileRows x tileColumns,
-// and dimension k into `splits` parts. A unit (an SM, a thread) computes one part of one tile at a
-// time, so the `units` units work in waves:
+// The product is cut into tiles of tileRows x tileColumns, and dimension k into `splits` parts. A
+// unit (an SM, a thread) computes one part of one tile at a time, so `units` units work in waves:
 //
 //   waves = ceil(tiles * splits / units)
 //   seconds = waves * units * 2 * tileRows * tileColumns * (k / splits + fixedDepth) / sustained
 //
-// fixedDepth is the cost of filling the pipeline and of writing a tile, as a number of additional
-// elements of k. Several parts are summed through memory in f32: each part is written once and read
-// once. The number of splits is the one that takes the least time, as libraries choose it. Kernels
-// of experts do not split k.
+// fixedDepth is the cost of filling the pipeline and of writing a tile, in elements of k. Several
+// parts are summed through memory in f32. The number of splits is the fastest one, as libraries
+// choose it. Kernels of experts do not split k.
 //
-// The number of rows of an expert is seldom a multiple of tileRows. Where m is only the mean of
-// many products (`uneven`), half of the last tile of each product is empty on average, so m rows
-// take max(1, m / tileRows + 1 / 2) tiles instead of ceil(m / tileRows).
+// If m is only the mean of many products (`uneven`), half of the last tile of each is empty on
+// average. So m rows take max(1, m / tileRows + 1 / 2) tiles instead of ceil(m / tileRows).
 Estimate estimate(const GemmWork &work, const DeviceSpec &spec) {
   const GemmModel &model = spec.gemm[size_t(work.input)];
   double m = double(work.m), n = double(work.n), k = double(work.k), batch = double(work.batch);
@@ -74,8 +71,8 @@ Estimate estimate(const GemmWork &work, const DeviceSpec &spec) {
   if (work.residual)
     bytes += batch * double(elementBytes(work.output)) * m * n;
   if (work.accumulate) {
-    // d += a b reads the old d and writes the new one after the product of a tile is computed, when
-    // the tile has no arithmetic left that could overlap the traffic.
+    // The old d is read and the new one written after a tile's arithmetic, so nothing overlaps this
+    // traffic.
     double old = batch * double(elementBytes(work.output)) * m * n;
     bytes += old;
     best += 2 * old / spec.bandwidthFor(bytes);
@@ -99,9 +96,8 @@ size_t attentionModelOf(const AttentionWork &work, const DeviceSpec &spec) {
   return nearest;
 }
 
-// Forward: the products q k^T and p v take 2 d FLOP each per visible pair of query and key, where d
-// is the head dimension. Backward: five such products (q k^T again, and those of dv, dp, dq and dk)
-// take 2.5 times as many FLOP.
+// Forward: q k^T and p v take 2 d FLOP each per visible pair of query and key, where d is the head
+// dimension. Backward: five such products (q k^T, dv, dp, dq and dk) take 2.5 times as many.
 Estimate estimate(const AttentionWork &work, const DeviceSpec &spec) {
   const AttentionModel &model = spec.attention[attentionModelOf(work, spec)];
   double b = double(work.batch), s = double(work.seq), h = double(work.heads),
@@ -112,8 +108,7 @@ Estimate estimate(const AttentionWork &work, const DeviceSpec &spec) {
   rate *= spec.peakOf(work.dtype) / spec.peakOf(model.dtype);
   double width = double(elementBytes(work.dtype));
   double statistics = b * s * h * double(std::max<int64_t>(4, elementBytes(work.dtype)));
-  // Forward: reads q, k, v and writes out. Backward: reads q, k, v, out, dout and writes dq, dk,
-  // dv.
+  // Forward: q, k, v, out. Backward: q, k, v, out, dout, dq, dk, dv.
   double bytes = width * b * s * d * (work.backward ? 4 * h + 4 * kv : 2 * h + 2 * kv) + statistics;
   return roofline(flops / rate, Bound::MatrixUnits, flops, bytes, spec);
 }

@@ -1,8 +1,5 @@
 // Estimates the time of one command on a device: the launch latency, plus the larger of the time of
-// the arithmetic and the time of the memory traffic.
-//
-// The inputs are plain structs, so that compiler passes can get estimates before a plan exists. The
-// estimate is deterministic: the same work and spec give the same bits.
+// the arithmetic and the time of the memory traffic. The same work and spec give the same bits.
 //
 // Stable interface: the work structs, estimate() and Estimate.
 #pragma once
@@ -37,8 +34,8 @@ struct GemmWork {
   DataType output = DataType::BF16;
   bool accumulate = false;
   bool residual = false; // true if a matrix as large as d is also read and added
-  // The first row length or row pitch, in elements, of a, b or d that is no multiple of 16 bytes; 0
-  // if all are multiples.
+  // The first row length or row pitch of a, b or d, in elements, that is no multiple of 16 bytes; 0
+  // if there is none.
   int64_t unalignedRow = 0;
   int64_t batch = 1;
   bool experts = false; // true for the products of those of the `batch` experts that have rows
@@ -46,8 +43,7 @@ struct GemmWork {
   int64_t zeros = 0;    // number of matrices d that are set to zero: their experts have no rows
 };
 
-// Causal attention or its gradient, with the fields of the attention commands in
-// ground/plan/plan.fbs.
+// Causal attention or its gradient, with the fields of the commands in ground/plan/plan.fbs.
 struct AttentionWork {
   int64_t batch = 0, seq = 0, heads = 0, kvHeads = 0, headDim = 0;
   int64_t window = 0; // number of keys that a query sees; 0: no window
@@ -55,8 +51,7 @@ struct AttentionWork {
   bool backward = false;
   bool documents = false; // true if there is a document mask
   bool rope = false;      // true if the gradients of q and k are also rotated back
-  // The first row pitch, in elements, of a tensor that is no multiple of 16 bytes; 0 if there is
-  // none.
+  // The first row pitch, in elements, that is no multiple of 16 bytes; 0 if there is none.
   int64_t unalignedPitch = 0;
 
   auto operator<=>(const AttentionWork &) const = default;
@@ -95,8 +90,7 @@ struct CollectiveWork {
 using Work =
     std::variant<GemmWork, AttentionWork, KernelWork, ScatterWork, CollectiveWork, SwigluWork>;
 
-// Returns true if `work` is a matrix product, with or without SwiGLU, or attention, which consists
-// of matrix products.
+// Returns true if `work` consists of matrix products: attention does.
 inline bool isMatrixWork(const Work &work) {
   return std::holds_alternative<GemmWork>(work) || std::holds_alternative<AttentionWork>(work) ||
          std::holds_alternative<SwigluWork>(work);
@@ -120,11 +114,11 @@ Estimate estimate(const CollectiveWork &work, const DeviceSpec &spec);
 Estimate estimate(const Work &work, const DeviceSpec &spec);
 
 // Returns the index of the model in spec.attention that estimate(AttentionWork) uses: the one with
-// the nearest head dimension, among those of the same dtype if there are any.
+// the nearest head dimension, if possible of the same dtype.
 size_t attentionModelOf(const AttentionWork &work, const DeviceSpec &spec);
 
-// Returns the time of a command that does arithmetic on `unit` for `computeSeconds` and moves
-// `bytes` at the same time: the launch latency, plus the larger of the two times.
+// Returns the time of a command that computes on `unit` for `computeSeconds` and moves `bytes` at
+// the same time.
 Estimate roofline(double computeSeconds, Bound unit, double flops, double bytes,
                   const DeviceSpec &spec);
 
