@@ -5,9 +5,8 @@
 
 using namespace lmc;
 
-// All values together have less than 2^56 bytes, and all ops take at most kMaxPlannedSeconds, which
-// is below 2^62 fs. Therefore perByte * bytes + perTime * time (see cheapest()) stays below 2^56 *
-// 2^62 * 2 = 2^119, and no 128-bit sum overflows.
+// perByte * bytes + perTime * time (see cheapest()) stays below 2^56 * 2^62 * 2 = 2^119, so no
+// 128-bit sum overflows: kMaxPlannedSeconds is below 2^62 fs.
 static constexpr uint64_t kMaxBytes = uint64_t(1) << 56;
 
 Result<void> BlockRecomputeProblem::check() const {
@@ -123,13 +122,12 @@ public:
   // femtosecond costs more than all bytes together.
   Point fastest() const { return cheapest(1, allBytes + 1); }
   // Returns the option of fewest bytes, and among equal bytes the one of minimum time. Time costs
-  // nothing here, but among the cheapest options cheapest() returns the one of minimum time.
+  // nothing here, but cheapest() prefers less time.
   Point smallest() const { return cheapest(1, 0); }
 
-  // Appends the corners of the hull that lie strictly between the corners `left` and `right`, in
-  // order. At the price at which `left` and `right` cost the same, any cheaper option is a further
-  // corner; if no option is cheaper, `left` and `right` are neighbours on the hull. The recursion
-  // is at most as deep as the number of corners of the hull (see cheapest()).
+  // Appends the corners of the hull strictly between the corners `left` and `right`, in order. At
+  // the price at which both cost the same, any cheaper option is a further corner. If there is
+  // none, they are neighbours. The recursion is at most as deep as the number of corners.
   void between(const Point &left, const Point &right, std::vector<Point> &points) const {
     CutCapacity perByte = right.time - left.time, perTime = left.bytes - right.bytes;
     Point middle = cheapest(perByte, perTime);
@@ -142,16 +140,13 @@ public:
   }
 
 private:
-  // Returns the option that minimises perByte * bytes + perTime * time, found as a minimum cut. The
-  // source side of the cut contains the needed values and the recomputed ops. Of all minimum cuts,
-  // minCut() returns the one with the smallest source side. This has three consequences:
-  // * The source side contains no value and no op that nothing reads.
-  // * The returned option has the minimum time of all cheapest options. If all options on an edge
-  //   of the hull are equally cheap, it is the corner at the end of the edge with less time.
-  // * Let cheapest() be called with two prices of time, perTime / perByte. Of the two source sides,
-  //   one contains the other, because this price changes only the arcs into the sink (Gallo,
-  //   Grigoriadis and Tarjan 1989). The hull therefore has at most one corner more than the block
-  //   has ops.
+  // Returns the option that minimises perByte * bytes + perTime * time, found as a minimum cut. Of
+  // all minimum cuts, minCut() returns the one with the smallest source side. So
+  // * the source side contains no value and no op that nothing reads,
+  // * of all cheapest options, this one has the minimum time,
+  // * of the source sides of two prices perTime / perByte, one contains the other, because this
+  //   price changes only the arcs into the sink (Gallo, Grigoriadis and Tarjan 1989). The hull has
+  //   at most one corner more than the block has ops.
   Point cheapest(CutCapacity perByte, CutCapacity perTime) const {
     constexpr int kSource = 0, kSink = 1, kFirst = 2;
     auto ofOp = [&](int op) { return kFirst + op; };

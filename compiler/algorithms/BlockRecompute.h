@@ -1,18 +1,17 @@
 // Chooses which values of the forward pass one block (a transformer layer) keeps.
 //
-// The forward pass of a block is a DAG of ops; each op computes values of known bytes. The backward
-// pass needs some of the values. A value is either kept or recomputed. A kept value costs its bytes
-// until the block's backward pass. A recomputed value costs the seconds of its op, and every value
-// that this op reads must be kept, recomputed or an input of the block. Inputs of the block are
-// always available.
+// The forward pass of a block is a DAG of ops; each op computes values of known bytes. A value that
+// the backward pass needs is either kept or recomputed. A kept value costs its bytes until the
+// block's backward pass. A recomputed value costs the seconds of its op, and every value that this
+// op reads must be kept, recomputed or an input of the block.
 //
-// For a given price per byte, the cheapest choice is a minimum cut. Op u is on the source's side if
-// it is recomputed; value v is on the source's side if it is needed. Cutting the arc from value v
-// to the op that computes v costs v's bytes; cutting the arc from op u to the sink costs u's
-// seconds. The cheapest choices for all prices together are the corners of the lower convex hull of
-// (kept bytes, seconds). The search takes two known neighbouring corners and computes the cheapest
-// choice at the price at which both cost the same. It repeats this until no new corner appears.
-// Seconds are counted in whole femtoseconds (Femtoseconds.h), so equal costs compare as equal.
+// For a given price per byte, the cheapest choice is a minimum cut. The source's side has the
+// recomputed ops and the needed values. The arc from value v to the op that computes v costs v's
+// bytes; the arc from op u to the sink costs u's seconds. The cheapest choices for all prices are
+// the corners of the lower convex hull of (kept bytes, seconds). The search takes two neighbouring
+// corners, computes the cheapest choice at the price at which both cost the same, and repeats this
+// until no new corner appears. Seconds are whole femtoseconds (Femtoseconds.h), so equal costs
+// compare as equal.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -48,8 +47,8 @@ struct BlockRecomputeOption {
   double seconds = 0;
 
   // Returns an error that names the fault unless
-  // * every needed value is kept, recomputed or an input of the block,
-  // * every value that a recomputed op reads is kept, recomputed or an input of the block,
+  // * every needed value, and every value that a recomputed op reads, is kept, recomputed or an
+  //   input of the block,
   // * every kept value and every recomputed op is read by something,
   // * no value is both kept and recomputed, and the sums are right.
   Result<void> verify(const BlockRecomputeProblem &problem) const;
@@ -57,9 +56,8 @@ struct BlockRecomputeOption {
 
 // Returns the options at the corners of the lower convex hull of (kept bytes, seconds). Along the
 // list, bytes fall strictly and seconds rise strictly. The first option has the minimum of seconds,
-// the last one the minimum of bytes. Each option recomputes every op that the previous option
-// recomputes. Where several options have equal bytes and seconds, the returned one recomputes no op
-// whose results are not read.
+// the last one the minimum of bytes. Each option recomputes every op that the previous one
+// recomputes, and no op whose results are not read.
 std::vector<BlockRecomputeOption> blockRecomputeOptions(const BlockRecomputeProblem &problem);
 
 } // namespace lmc

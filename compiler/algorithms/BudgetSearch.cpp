@@ -39,8 +39,8 @@ std::optional<size_t> BudgetSearch::fastest(uint64_t budget) {
 }
 
 std::optional<size_t> BudgetSearch::smallest(size_t most) {
-  // Measures the candidates in order of rising bound, until the best measured candidate needs fewer
-  // bytes than the bound of the next one: all later bounds are as high or higher.
+  // Ends when the best measured candidate needs fewer bytes than the next bound: all later bounds
+  // are as high or higher.
   std::vector<size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), size_t(0));
   std::erase_if(order, [&](size_t candidate) { return candidates[candidate].isSpare; });

@@ -1,16 +1,14 @@
-// Finds the fastest of several plans within a memory budget, when measuring the bytes of a plan is
-// expensive because the plan must be compiled first.
+// Finds the fastest of several plans within a memory budget, when a plan must be compiled before
+// its bytes are known.
 //
-// Each of these plans is a candidate: its time and a lower bound of its bytes are known before the
-// plan is compiled. The bytes that count for a candidate are the larger of the bound and the
-// measured bytes. The choice therefore depends only on the budget and the candidates, and not on
-// which candidates were measured earlier:
+// Each plan is a candidate, with a known time and a known lower bound of its bytes. The bytes that
+// count are the larger of the bound and the measured bytes:
 //
 //   fastest(budget) = the first candidate, in order of time, whose bytes are at most `budget`
 //
-// It follows that a smaller budget never gives a candidate that is faster or has more bytes, and
-// that fastest() succeeds with a budget equal to the bytes of smallest(). A candidate whose bound
-// exceeds the budget is not measured. With tight bounds, one or two candidates are measured.
+// So the choice depends only on the budget and the candidates, and not on earlier measurements. A
+// smaller budget never gives a faster candidate, nor one with more bytes. A candidate whose bound
+// exceeds the budget is not measured.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -30,8 +28,8 @@ struct BudgetCandidate {
 
 class BudgetSearch {
 public:
-  // Compiles the plan of a candidate and returns its bytes. Returns nothing when the plan could not
-  // be made; the search then ends.
+  // Compiles the plan of a candidate and returns its bytes. The search ends if it returns nothing,
+  // because the plan could not be made.
   using Measure = std::function<std::optional<uint64_t>(size_t candidate)>;
 
   // Candidate i+1 of `candidates` must not be faster than candidate i; see check().
@@ -45,12 +43,11 @@ public:
   std::optional<size_t> fastest(uint64_t budget);
 
   // Returns the candidate with the fewest bytes, and among equal ones the fastest; nothing when a
-  // plan could not be made. Measures at most `most` candidates, those with the lowest bounds. If
-  // the bounds are far too low, a candidate that was not measured may need fewer bytes.
+  // plan could not be made. Measures only the `most` candidates with the lowest bounds.
   std::optional<size_t> smallest(size_t most = SIZE_MAX);
 
-  // Returns the bytes that count for a candidate. Measures the candidate if its bytes are not known
-  // yet; returns nothing when its plan could not be made.
+  // Returns the bytes that count for a candidate, and measures it if necessary; nothing when its
+  // plan could not be made.
   std::optional<uint64_t> bytes(size_t candidate);
 
   // Returns true when a plan could not be made.

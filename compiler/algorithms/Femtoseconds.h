@@ -1,6 +1,5 @@
-// Converts durations to whole femtoseconds (1e-15 s). Integers add exactly, so a sum of durations
-// does not depend on the order of addition; a sum of doubles does. No clock or cost model resolves
-// a femtosecond, and an hour (3.6e18 fs) fits an int64.
+// Converts durations to whole femtoseconds (1e-15 s). Integers add exactly, so a sum does not
+// depend on the order of addition. An hour (3.6e18 fs) fits an int64.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +8,7 @@
 
 namespace lmc {
 
-// The upper limit, in seconds, of the sum of all durations of a planning problem (recompute options
-// of a layer, or of all layers).
+// The upper limit, in seconds, of the sum of all durations of a planning problem.
 constexpr double kMaxPlannedSeconds = 3600;
 
 // Converts `seconds`, from 0 to kMaxPlannedSeconds. A positive duration becomes at least 1 fs.

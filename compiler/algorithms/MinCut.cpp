@@ -56,8 +56,8 @@ Result<void> MinCut::verify(const MinCutProblem &problem) const {
 
 namespace {
 
-// The residual network in flat arrays: arc i of the problem is edge 2i, and the reverse of edge 2i
-// is edge 2i + 1.
+// The residual network in flat arrays: arc i of the problem is edge 2i, and edge 2i + 1 is its
+// reverse.
 class Residual {
 public:
   Residual(const MinCutProblem &problem, CutCapacity uncuttable) : problem(problem) {
@@ -81,8 +81,7 @@ public:
       edges[next[size_t(head[edge ^ 1])]++] = edge;
   }
 
-  // Computes each node's distance from the source along edges with capacity left; -1 marks
-  // unreachable nodes.
+  // Computes each node's distance from the source along edges with capacity left; -1: unreachable.
   void findLevels() {
     std::fill(level.begin(), level.end(), -1);
     queue.assign(1, problem.source);
@@ -102,8 +101,7 @@ public:
   bool reaches(int node) const { return level[size_t(node)] >= 0; }
 
   // Adds flow along shortest paths from source to sink until each such path has a full edge (a
-  // blocking flow). Returns the flow added. The path is kept in an array, without recursion,
-  // because it can be as long as the number of nodes.
+  // blocking flow). Returns the flow added. There is no recursion, because a path can be very long.
   CutCapacity augment() {
     CutCapacity total = 0;
     next = begin;
@@ -157,8 +155,8 @@ private:
 } // namespace
 
 std::optional<MinCut> lmc::minCut(const MinCutProblem &problem) {
-  // An arc that may not be cut gets a capacity of one more than the sum of all other capacities, so
-  // a minimum cut crosses such an arc only if every cut does.
+  // An uncuttable arc gets a capacity of one more than all others together, so a minimum cut
+  // crosses such an arc only if every cut does.
   CutCapacity finite = 0;
   for (const MinCutProblem::Arc &arc : problem.arcs)
     if (arc.capacity != kUncuttable)

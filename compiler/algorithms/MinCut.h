@@ -1,9 +1,7 @@
-// Finds minimum cuts of a flow network by maximum flow (Dinic 1970), in integers.
+// Finds minimum cuts of a flow network by maximum flow (Dinic 1970).
 //
-// Capacities have 128 bits because the cuts of BlockRecompute.cpp add two sorts of costs: bytes
-// multiplied by a difference of durations (femtoseconds), and durations multiplied by a difference
-// of bytes. Each is a product of a 56-bit and a 62-bit number and fits. Integers are exact, so
-// rounding never decides which of two cuts is smaller.
+// Capacities are integers, so rounding never decides which of two cuts is smaller. They have 128
+// bits, because BlockRecompute.cpp multiplies bytes (56 bits) by femtoseconds (62 bits).
 #pragma once
 
 #include "ground/support/Result.h"
@@ -37,14 +35,13 @@ struct MinCut {
   std::vector<CutCapacity> flow; // per arc: the arc's flow in a maximum flow
   CutCapacity capacity = 0;      // sum over the arcs from the source's side to the sink's side
 
-  // Returns an error that names the fault unless `flow` is within the capacities and conserved at
-  // the nodes, the sides separate source and sink, and both the cut's capacity and the flow's value
-  // are `capacity`. A flow and a cut of equal value prove each other optimal.
+  // Returns an error that names the fault unless flow and cut are valid and both have the value
+  // `capacity`. A flow and a cut of equal value prove each other optimal.
   Result<void> verify(const MinCutProblem &problem) const;
 };
 
-// Returns the minimum cut with the smallest source side (it is contained in the source side of
-// every other minimum cut); nothing when a path of kUncuttable arcs leads from source to sink.
+// Returns the minimum cut with the smallest source side, which every other minimum cut's contains;
+// nothing when a path of kUncuttable arcs leads from source to sink.
 std::optional<MinCut> minCut(const MinCutProblem &problem);
 
 } // namespace lmc

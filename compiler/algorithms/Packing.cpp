@@ -68,8 +68,8 @@ Result<void> PackingSolution::verify(const PackingProblem &problem) const {
 
 namespace {
 
-// Places the buffers in `order`. Each takes a hole, a range of bytes that is unused for the whole
-// live range of the buffer: the smallest sufficient hole if `tightest`, else the lowest.
+// Places the buffers in `order`. Each takes a range of bytes that is unused for its whole live
+// range: the smallest sufficient one if `tightest`, else the lowest.
 PackingSolution place(const PackingProblem &problem, const std::vector<size_t> &order,
                       bool tightest) {
   PackingSolution solution;
@@ -108,8 +108,8 @@ PackingSolution place(const PackingProblem &problem, const std::vector<size_t> &
   return solution;
 }
 
-// Tries the greedy orders one after the other. Returns the first packing of at most `enough` bytes,
-// or else the smallest one.
+// Returns the first packing of at most `enough` bytes among the greedy orders, or else the smallest
+// one.
 PackingSolution packGreedily(const PackingProblem &problem, uint64_t enough) {
   const auto &buffers = problem.buffers;
   auto sorted = [&](auto key) {
@@ -140,8 +140,8 @@ PackingSolution packGreedily(const PackingProblem &problem, uint64_t enough) {
   return best;
 }
 
-// A set of buffers connected by overlaps in time. Buffers of two components are never live at the
-// same moment, so each component is packed on its own, from offset 0.
+// A set of buffers connected by overlaps in time. Two components are never live at the same moment,
+// so each is packed on its own, from offset 0.
 struct Component {
   std::vector<size_t> members;
   PackingProblem problem;
@@ -163,8 +163,7 @@ std::vector<Component> componentsOf(const PackingProblem &problem) {
     last = std::max(last, buffer.last);
     components.back().members.push_back(i);
   }
-  // The buffers of a component keep their order in the problem: place() prefers the first of equal
-  // buffers.
+  // The buffers keep their order in the problem: place() prefers the first of equal buffers.
   for (Component &component : components) {
     std::sort(component.members.begin(), component.members.end());
     for (size_t i : component.members)
@@ -176,9 +175,8 @@ std::vector<Component> componentsOf(const PackingProblem &problem) {
 } // namespace
 
 PackingSolution lmc::pack(const PackingProblem &problem, uint64_t searchNodes) {
-  // At any moment only one component has live buffers, so the arena is as large as the largest
-  // component. Making that component smaller helps only until it is as small as another component
-  // or as the lower bound of the whole problem.
+  // The arena is as large as its largest component. It is worth improving only that one, down to
+  // the next largest or to the lower bound of the whole problem.
   uint64_t bound = problem.lowerBound();
   PackingSolution solution;
   solution.isOptimal = true;

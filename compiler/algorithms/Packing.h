@@ -1,17 +1,15 @@
 // Packs buffers into an arena.
 //
 // A buffer occupies `bytes` bytes from the moment `first` to the moment `last`, both included. Two
-// buffers that are live at the same moment may not overlap in bytes. The arena's size is the
-// largest end of any buffer; the problem is to choose offsets (multiples of `alignment`) so that
-// this size is small. The problem is NP-hard (dynamic storage allocation). The largest sum of bytes
-// live at one moment is a lower bound of the size.
+// buffers that are live at the same moment may not overlap in bytes. The problem is to choose
+// offsets so that the largest end of any buffer is small. It is NP-hard (dynamic storage
+// allocation). The largest sum of bytes live at one moment is a lower bound.
 //
-// Buffers that no chain of overlaps in time connects are packed separately. pack() tries several
-// greedy orders and keeps the best result. Each order places one buffer after the other in the
-// lowest hole, or in the smallest sufficient hole, between the buffers that it has already placed.
-// These are the heuristics of TFLite's arena planner (Pisarchyk and Lee 2020,
-// https://arxiv.org/abs/2001.03288) and of XLA's buffer assignment. If the result is more than 2%
-// above the lower bound, a search tries to improve it (PackingSearch.h).
+// pack() tries several greedy orders. Each places one buffer after the other in the lowest hole, or
+// in the smallest sufficient one, between the buffers placed before. These are the heuristics of
+// TFLite's arena planner (Pisarchyk and Lee 2020, https://arxiv.org/abs/2001.03288) and of XLA's
+// buffer assignment. If the result is more than 2% above the lower bound, a search tries to improve
+// it (PackingSearch.h).
 #pragma once
 
 #include "ground/support/Result.h"
@@ -47,13 +45,12 @@ struct PackingSolution {
   Result<void> verify(const PackingProblem &problem) const;
 };
 
-// The default limit of the search, in nodes (placements of one buffer). The search then takes about
-// one second for 2000 buffers and three for 5000 on a server core of the 2020s. The limit counts
-// nodes rather than time, so that a problem has the same solution on every machine.
+// The default limit of the search, in placements of one buffer. They take about one second for 2000
+// buffers on a server core. A limit in seconds would give different solutions on different
+// machines.
 constexpr uint64_t kPackingSearchNodes = 100'000;
 
-// Packs the buffers. If the greedy orders stay more than 2% above the lower bound, searches with at
-// most `searchNodes` nodes.
+// Packs the buffers; searches with at most `searchNodes` placements of one buffer.
 PackingSolution pack(const PackingProblem &problem, uint64_t searchNodes = kPackingSearchNodes);
 
 } // namespace lmc

@@ -62,10 +62,9 @@ public:
     ranked([&](int i) { return std::pair(double(size[size_t(i)]), length(i)); });
   }
 
-  // Searches for a packing within `capacity` and places at most `nodes` buffers. There are kOrders
-  // rankings of the buffers, by size and by length of the live range. Where several buffers may
-  // take the same offset, the search first tries the one that comes first in ranking number
-  // `order`.
+  // Searches for a packing within `arena` and places at most `mostNodes` buffers. Where several
+  // buffers may take the same offset, the first one in ranking number `order` (below kOrders) comes
+  // first.
   Outcome run(int64_t arena, size_t order, uint64_t mostNodes) {
     int count = int(size.size());
     capacity = arena;
@@ -91,8 +90,8 @@ public:
   static constexpr size_t kOrders = 3;
 
   uint64_t nodesLeft() const { return nodes; }
-  // Return, for the packing that run() found, its height (the largest end of a buffer, in units of
-  // the alignment) and the buffers' offsets (in bytes).
+  // Return the height of the packing that run() found, in units of the alignment, and its offsets
+  // in bytes.
   int64_t height() const {
     int64_t most = 0;
     for (size_t i = 0; i < size.size(); ++i)
@@ -108,14 +107,12 @@ public:
   }
 
 private:
-  // Packs the unplaced buffers from `head` to `tail`, which form one group. `from` and `fromRank`
-  // are the offset and the rank of the buffer placed last. Each further buffer must have a larger
-  // offset, or the same offset and a larger rank, so that no packing is tried twice.
+  // Packs the unplaced buffers from `head` to `tail`, which form one group. Each must have a larger
+  // offset than `from`, or `from` and a rank above `fromRank`, so that no packing is tried twice.
   Outcome solve(int head, int tail, int64_t from, int fromRank) {
     if (!fits(head, tail, from))
       return Outcome::Impossible;
-    // A buffer placed at `limit` or above would leave a hole below it into which another buffer of
-    // the group fits.
+    // A buffer at `limit` or above would leave a hole below it into which another buffer fits.
     int64_t limit = std::numeric_limits<int64_t>::max();
     for (int i = head; i <= tail; i = next[size_t(i)])
       limit = std::min(limit, offset[size_t(i)] + size[size_t(i)]);
@@ -146,8 +143,8 @@ private:
     return Outcome::Impossible;
   }
 
-  // Divides the unplaced buffers from `head` to `tail` into groups of which no two are live at the
-  // same moment, and packs one group after the other.
+  // Divides the unplaced buffers from `head` to `tail` into groups that are never live together,
+  // and packs one group after the other.
   Outcome solveGroups(int head, int tail, int64_t from, int fromRank) {
     for (int i = head; i <= tail;) {
       int begin = i, end = i, last = lastSection[size_t(i)];
@@ -162,7 +159,7 @@ private:
     return Outcome::Found;
   }
 
-  // Returns false when the unplaced buffers from `head` to `tail` certainly do not fit into the
+  // Returns false if the unplaced buffers from `head` to `tail` certainly do not fit into the
   // capacity at offsets of at least `from`.
   bool fits(int head, int tail, int64_t from) {
     int begin = firstSection[size_t(head)], end = begin;
@@ -176,9 +173,8 @@ private:
     for (int s = begin; s < end; ++s)
       if (std::max(top[size_t(s)], from) + remaining[size_t(s)] > capacity)
         return false;
-    // In each section, all unplaced buffers lie above the lowest offset that any of them may take,
-    // which may be higher than the end of the placed buffers. This bound takes more than linear
-    // time, so it is tested only for small groups.
+    // A tighter bound, for small groups because it takes more than linear time: in each section,
+    // all unplaced buffers lie above the lowest offset that any of them may take.
     constexpr int64_t kMaxVisits = 4096;
     if (visits > kMaxVisits)
       return true;
@@ -194,8 +190,7 @@ private:
     return true;
   }
 
-  // Places `buffer`, an element of the list from `head` to `tail`, at the lowest offset that is
-  // allowed for it.
+  // Places `buffer`, one of the buffers from `head` to `tail`, at its lowest allowed offset.
   void put(int buffer, int head, int tail) {
     size_t b = size_t(buffer);
     int64_t end = offset[b] + size[b];
@@ -260,8 +255,8 @@ private:
 
 void lmc::searchPacking(const PackingProblem &problem, uint64_t enough, PackingSolution &solution,
                         uint64_t &nodes) {
-  // Each placed buffer is one level of the recursion and stores its changes and its candidates. So
-  // the stack grows linearly with the number of buffers, and the heap at most quadratically.
+  // Each placed buffer is one level of the recursion and stores its changes and candidates, so the
+  // stack grows linearly with the number of buffers, and the heap at most quadratically.
   constexpr size_t kMaxBuffers = 8192;
   if (problem.buffers.size() > kMaxBuffers)
     return;
@@ -270,14 +265,13 @@ void lmc::searchPacking(const PackingProblem &problem, uint64_t enough, PackingS
   int64_t bound = int64_t(problem.lowerBound()) / unit; // no packing is lower
   int64_t best = (int64_t(solution.bytes) + unit - 1) / unit;
   int64_t goal = std::max(bound, int64_t(enough) / unit); // no lower packing is needed
-  // Bisects over the height of the packing. `best` is the height of the best packing so far. The
-  // first target height is the goal itself, because the search often reaches it. Each later target
-  // is the middle between `given` and `best`, whether the previous target was proven impossible or
-  // only ran out of nodes. When no height is left between the two, the bisection restarts with
-  // `given` = goal - 1 and four times as many nodes per target.
+  // Bisects over the height. `best` is the height of the best packing so far. The first target is
+  // the goal itself, because the search often reaches it; each later one is the middle between
+  // `given` and `best`. When no height is left between them, the bisection restarts with four times
+  // as many nodes per target.
   int64_t given = goal - 1; // no packing of this height was found, or none exists
-  // The number of nodes for one target and ranking: enough to place every buffer one and a half
-  // times. A longer search hardly ever repairs a bad first placement.
+  // The nodes for one target and ranking, enough to place every buffer one and a half times. A
+  // longer search hardly ever repairs a bad first placement.
   uint64_t slice = 3 * problem.buffers.size() / 2 + 1000;
   for (int64_t target = goal; best > goal && nodes > 0; target = given + (best - given) / 2) {
     Outcome outcome = Outcome::Stopped;

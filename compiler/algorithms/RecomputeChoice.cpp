@@ -90,16 +90,15 @@ struct Option {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 2; // stands for infinity
 
-// Returns need(l), the bytes that layers l..L-1 need in addition to the bytes that layers 0..l-1
-// keep, for an option of layer l and `after` = need(l+1):
+// Returns need(l), the bytes that layers l..L-1 need in addition to those that layers 0..l-1 keep,
+// for an option of layer l and `after` = need(l+1):
 //   need(L) = headAndLossBytes,  need(l) = kept(l) + max(transient(l), need(l+1)).
 // The peak is fixedBytes + need(0).
 int64_t needOf(const Option &option, int64_t after) {
   return option.kept + std::max(option.transient, after);
 }
 
-// Returns the minimum of need(l) over all choices, for each l from 0 to L. need(l) rises with
-// need(l+1), so its minimum follows from the minimum of need(l+1).
+// Returns the minimum of need(l) over all choices, for each l from 0 to L.
 std::vector<int64_t> leastNeeds(const RecomputeChoiceProblem &problem) {
   std::vector<int64_t> least(problem.layers.size() + 1, kNever);
   least.back() = int64_t(problem.headAndLossBytes);
@@ -111,8 +110,8 @@ std::vector<int64_t> leastNeeds(const RecomputeChoiceProblem &problem) {
   return least;
 }
 
-// Returns the options that are not dominated. Option a dominates b if a is at most equal to b in
-// kept bytes, transient bytes and time. Of equal options, the first one stays.
+// Returns the undominated options. An option dominates one that has at least its kept bytes,
+// transient bytes and time. Of equal options, the first one stays.
 std::vector<Option> undominated(const std::vector<LayerOption> &options) {
   std::vector<Option> kept;
   auto betters = [](const LayerOption &a, const LayerOption &b) {
@@ -131,19 +130,18 @@ std::vector<Option> undominated(const std::vector<LayerOption> &options) {
   return kept;
 }
 
-// The minimum time in which some layers can keep at most a given number of bytes, if each layer
-// could take fractions of options: a convex, falling function of the bytes. It is the continuous
-// relaxation of a multiple-choice knapsack problem. It is solved by taking the edges between
-// neighbouring corners of the convex hulls of the layers' options in order of their seconds per
-// byte (Sinha and Zoltners 1979).
+// The minimum time in which some layers can keep at most a given number of bytes, if layers could
+// take fractions of options: a convex, falling function of the bytes. This continuous relaxation
+// takes the edges of the convex hulls of the layers' options in order of their seconds per byte
+// (Sinha and Zoltners 1979).
 struct Relaxation {
   struct Corner {
     int64_t kept, time;
   };
   std::vector<Corner> corners; // corners in order of falling bytes
 
-  // Returns a lower bound, close to the exact value, of the minimum time within `kept` bytes.
-  // `hint` must be zero at the first call; it saves time when `kept` falls from call to call.
+  // Returns a lower bound of the minimum time within `kept` bytes. `hint` is zero at the first
+  // call; it saves time when `kept` falls from call to call.
   int64_t within(int64_t kept, size_t &hint) const {
     while (hint < corners.size() && corners[hint].kept > kept)
       ++hint;
@@ -154,14 +152,13 @@ struct Relaxation {
     const Corner &a = corners[hint - 1], &b = corners[hint];
     int64_t rise = b.time - a.time;
     double part = double(kept - b.kept) / double(a.kept - b.kept);
-    // The interpolated rise has a relative error below 2^-50, which is added to it, so that the
-    // result stays a lower bound.
+    // The interpolation has a relative error below 2^-50, which is added so that the result stays a
+    // lower bound.
     return b.time - std::min(rise, int64_t(double(rise) * part) + (rise >> 50) + 1);
   }
 };
 
-// Returns a list in which entry l is the relaxation over layers 0..l-1, for l from 0 to L.
-// `options` holds the options of each layer.
+// Returns the relaxations over layers 0..l-1, for l from 0 to L, of the layers' `options`.
 std::vector<Relaxation> relax(const std::vector<std::vector<Option>> &options) {
   struct Edge { // from one corner of a layer's hull to the next
     size_t layer;
@@ -217,17 +214,15 @@ std::vector<Relaxation> relax(const std::vector<std::vector<Option>> &options) {
 }
 
 // The maximum number of partial choices per layer in the thorough search. Real and random problems
-// give some hundreds of partial choices with 80 layers of 8 options. Thousands arise only where
-// nearly all options cost the same per byte, and then the choice among them hardly matters.
+// with 80 layers of 8 options give some hundreds.
 constexpr size_t kMaxLabels = 4096;
-// The maximum number of partial choices per layer in a quick first search, whose result lets the
-// thorough search discard most partial choices.
+// The same in a quick first search, whose result lets the thorough one discard most partial
+// choices.
 constexpr size_t kFewLabels = 64;
 
 class LabelSearch {
 public:
-  // `capacity` is the upper limit of need(0). It must be at least the minimum of need(0) over all
-  // choices.
+  // `capacity` is the upper limit of need(0). At least one choice must be within it.
   LabelSearch(const RecomputeChoiceProblem &problem, int64_t capacity)
       : problem(problem), layers(problem.layers.size()), capacity(capacity) {
     std::vector<std::vector<Option>> kinds;
@@ -254,9 +249,8 @@ public:
     choice.options = best;
     choice.peakBytes = peakOf(problem, best);
 
-    // Among the layers of one kind, moves the options with larger transients to the earlier layers,
-    // where fewer kept bytes are live. For two neighbouring layers this order gives the lower peak.
-    // The new order is used only if it does not raise the peak of the whole choice.
+    // Moves, among the layers of one kind, the options with larger transients to the earlier
+    // layers, where fewer kept bytes are live, unless that raises the peak.
     std::vector<int> sorted = best;
     for (size_t kind = 0; kind < problem.kinds.size(); ++kind) {
       std::vector<int> taken;
@@ -284,7 +278,7 @@ public:
   }
 
 private:
-  // A partial choice: options for layers l..L-1. It dominates another if it needs no more bytes and
+  // Options for layers l..L-1. A partial choice dominates another if it needs no more bytes and
   // takes no longer: need(l) rises with need(l+1), and times add up.
   struct Label {
     int64_t need, time;
@@ -292,8 +286,8 @@ private:
     uint32_t option; // index into options[l]
   };
 
-  // Decides the layers from the last to the first. Sets `best` to a better choice if it finds one.
-  // At each layer it keeps at most `mostLabels` partial choices, all of which may beat `best`.
+  // Decides the layers from the last to the first, with at most `mostLabels` partial choices per
+  // layer. Sets `best` to a better choice if it finds one.
   void sweep(size_t mostLabels) {
     std::vector<std::vector<Label>> labels(layers + 1); // per layer: need rises, time falls
     labels[layers].push_back({int64_t(problem.headAndLossBytes), 0, 0, 0});
@@ -305,10 +299,9 @@ private:
     for (size_t l = layers; l-- > 0;) {
       const std::vector<Label> &from = labels[l + 1];
       std::vector<Label> &to = labels[l];
-      // Each option of layer l extends each partial choice of `from`. This gives, per option, a
-      // list with rising needs, and these lists are merged into `to`. All partial choices of `from`
-      // whose need is below the option's transient give the same need, so only the last and fastest
-      // of them counts.
+      // Each option of layer l extends each partial choice of `from`. The needs of one option rise,
+      // so the lists of all options are merged into `to`. All partial choices below the option's
+      // transient give the same need, so only the last and fastest of them counts.
       next.assign(options[l].size(), 0);
       heads.resize(options[l].size());
       auto advance = [&](size_t o) {
@@ -351,10 +344,9 @@ private:
         to.push_back({need, time, uint32_t(parent), uint32_t(chosen)});
       }
       if (to.size() > mostLabels) {
-        // Keeps the first partial choice, because it needs the fewest bytes and can always be
-        // completed. Divides the others into groups of consecutive entries and keeps the entry with
-        // the smallest bound of each group. The smallest bounds of the whole list would nearly all
-        // need the same bytes, so that part of the budget would stay unused.
+        // Keeps the first partial choice, which can always be completed. Divides the others into
+        // groups of consecutive entries and keeps the smallest bound of each. The smallest bounds
+        // of the whole list would nearly all need the same bytes.
         cut = true;
         size_t group = (to.size() - 2) / (mostLabels - 1) + 1, kept = 1;
         for (size_t begin = 1; begin < to.size(); begin += group) {
@@ -370,8 +362,8 @@ private:
         to.resize(kept);
       }
     }
-    // Every partial choice that is left at layer 0 is a whole choice that beats the best known one.
-    // The last of them is the fastest.
+    // Every partial choice at layer 0 is a whole choice that beats the best known one, and the last
+    // is the fastest.
     if (!labels[0].empty()) {
       size_t at = labels[0].size() - 1;
       bestTime = labels[0][at].time;

@@ -1,33 +1,27 @@
 // Chooses one recompute option for each layer.
 //
-// There are L layers. Layer l keeps kept(l) bytes from its forward to its backward pass. The
-// backward pass goes from the last layer to the first: at layer l, the bytes kept by layers 0..l
-// are live, and in addition transient(l), the `transientBytes` of the layer's option. At the start
-// of the backward pass, the bytes kept by all layers are live, and in addition `headAndLossBytes`,
-// those of the last norm, the head and the loss. So
+// Layer l of L keeps kept(l) bytes from its forward to its backward pass. The backward pass goes
+// from the last layer to the first: at layer l, the bytes kept by layers 0..l are live, and in
+// addition transient(l). At the start of the backward pass, the bytes kept by all layers are live,
+// and in addition `headAndLossBytes`, those of the last norm, the head and the loss. So
 //
 //   peak = fixedBytes + max( headAndLossBytes + sum of all kept,
 //                            max over l of transient(l) + sum of kept(0..l) )
 //
-// The problem is to choose the options with the minimum sum of seconds whose peak is within a
-// budget, and among choices with equal seconds one with the minimum peak. Among choices that are
-// equal in both, the algorithm always returns the same one. Seconds are counted in whole
-// femtoseconds (Femtoseconds.h).
+// The chosen options have the minimum sum of seconds whose peak is within a budget, and among equal
+// seconds the minimum peak.
 //
-// Layers are decided from the last to the first. A partial choice is an option for each layer that
-// is already decided. Of two partial choices that need the same bytes, the faster one dominates.
-// Bounds from the continuous relaxation of the problem discard further partial choices. This is a
-// multiple-choice knapsack problem solved by dynamic programming over lists of undominated partial
-// choices (Kellerer, Pferschy and Pisinger, "Knapsack Problems", 2004, chapter 11). The result is
-// exact unless thousands of undominated partial choices remain, which happens when every option
-// costs nearly the same per byte. In that case only the most promising partial choices are kept,
-// and the result states a lower bound of the time.
+// This is a multiple-choice knapsack problem, solved by dynamic programming over lists of
+// undominated partial choices (Kellerer, Pferschy and Pisinger, "Knapsack Problems", 2004, chapter
+// 11). A partial choice has options for the last layers. Of two that need the same bytes, the
+// faster one dominates. Bounds from the continuous relaxation discard further ones. The result is
+// exact unless thousands of undominated partial choices remain, when every option costs nearly the
+// same per byte. Then only the most promising ones are kept, and the result states a lower bound of
+// the time.
 //
-// Measured on the shipped models, at equal predicted seconds: a greedy choice (the options that
-// save most bytes per second first) has a peak up to 9.7% higher where activations are most of the
-// memory (demo, llama1b), and up to 0.4% higher for a model of 7B or 8B parameters on one device,
-// whose memory is mostly state. The same option for all layers has a peak up to 84% higher. All
-// figures are in bench/results/planners-2026-11-22.md.
+// At equal predicted seconds, a greedy choice (the options that save most bytes per second first)
+// has a peak up to 9.7% higher on the shipped models, and the same option for all layers one up to
+// 84% higher (bench/results/planners-2026-11-22.md).
 #pragma once
 
 #include "ground/support/Result.h"
@@ -62,7 +56,7 @@ struct RecomputeChoice {
   std::vector<int> options; // per layer, an index into the options of its kind
   uint64_t peakBytes = 0;
   double seconds = 0;
-  // A lower bound of the seconds of every choice within the budget. It equals `seconds` when this
+  // A lower bound of the seconds of every choice within the budget. If it equals `seconds`, this
   // choice is proven to be the fastest.
   double boundSeconds = 0;
 
@@ -71,16 +65,14 @@ struct RecomputeChoice {
   Result<void> verify(const RecomputeChoiceProblem &problem) const;
 };
 
-// Returns the fastest choice within `budget` bytes; nothing when no choice fits. The layers of each
-// kind take their options in order of falling transients, so that layers with equal options are
-// consecutive, unless this order would raise the peak.
+// Returns the fastest choice within `budget` bytes; nothing when no choice fits. Layers of a kind
+// with equal options are consecutive, unless this order would raise the peak.
 std::optional<RecomputeChoice> chooseRecompute(const RecomputeChoiceProblem &problem,
                                                uint64_t budget);
 
-// Returns a list of choices, from the fastest of all to the one with the smallest peak. It calls
-// chooseRecompute() with each of `budgets`, and with `steps` + 1 budgets that divide the range
-// between these two peaks evenly. Budgets that are too small for any choice are skipped. Along the
-// list, seconds rise strictly and peaks fall strictly.
+// Returns choices from the fastest of all to the one with the smallest peak, without those that
+// another one beats in both. It calls chooseRecompute() with each of `budgets`, and with `steps` +
+// 1 budgets that divide the range between these two peaks evenly.
 std::vector<RecomputeChoice> recomputeChoices(const RecomputeChoiceProblem &problem, int steps,
                                               const std::vector<uint64_t> &budgets);
 
