@@ -51,8 +51,7 @@ static uint64_t median(const std::map<int, uint64_t> &byLayer) {
 
 namespace {
 
-// The bytes of main gradients that matrix products read and write. Each chunk of tokens in the loss
-// adds once to the gradient of the head.
+// The bytes of main gradients that matrix products read and write.
 struct GradientTraffic {
   double layers = 0, head = 0;
   double floor = 0; // the bytes if one product computed each gradient

@@ -10,12 +10,11 @@
 namespace lmc {
 
 // Returns the index of the function that represents a micro-step: micro, else micro_last, else
-// micro_first; -1 if the plan has none of them.
+// micro_first; -1 if there is none.
 int microStep(const plan::Plan &plan);
 
-// Returns the index of the first command of a function's backward pass, or the number of commands
-// if there is none. All later commands belong to the backward pass, also unmarked ones, such as
-// sums of gradients.
+// Returns the index of the first command of a function's backward pass; the number of commands if
+// there is none. All later commands belong to the backward pass, even unmarked ones.
 unsigned firstBackward(const plan::Function &function);
 
 // Returns the section `fusion` of the report (docs/explain.md). `said` is the compiler's record.

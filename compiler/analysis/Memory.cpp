@@ -12,8 +12,7 @@ namespace lmc {
 namespace {
 
 // The order in which categories claim the bytes that slices of several categories cover. Values
-// kept for the backward pass come first: their bytes count as activations, whatever views cover
-// them.
+// kept for the backward pass come first, whatever views cover them.
 constexpr plan::Category kOrder[] = {
     plan::Category::Activations,    plan::Category::LibraryWorkspace, plan::Category::Temporaries,
     plan::Category::Parameters,     plan::Category::ComputeCopies,    plan::Category::Gradients,
@@ -46,8 +45,8 @@ CategoryBytes coveredBytes(const Slices &slices) {
   return bytes;
 }
 
-// Groups slices that share bytes while both are live: a buffer with its views, or a result written
-// over an input. At any command, different groups cover disjoint bytes.
+// Groups slices that share bytes while both are live. At any command, different groups cover
+// disjoint bytes.
 std::vector<Slices> groupByBuffer(Slices slices) {
   std::ranges::stable_sort(slices, {}, &plan::Slice::first_command);
   struct Group {
@@ -89,8 +88,7 @@ std::vector<Slices> groupByBuffer(Slices slices) {
   return buffers;
 }
 
-// Adds to `change`, for each command, the difference between the bytes that `buffer` covers at this
-// command and at the one before.
+// Adds to `change`, for each command, the change of the bytes that `buffer` covers.
 void addBuffer(Slices buffer, std::vector<std::array<int64_t, kCategories>> &change) {
   int commands = int(change.size()) - 1;
   std::vector<int> times;

@@ -25,8 +25,7 @@ struct LiveBuffer {
   uint64_t bytes = 0;
 };
 
-// A range of commands of a function: the forward or the backward pass of a micro-step, or the whole
-// function.
+// Commands of a function: the forward or the backward pass of a micro-step, or the whole function.
 struct MemoryPhase {
   std::string name;         // "forward", "backward"; "" for a function that has no backward pass
   int first = 0, last = -1; // commands

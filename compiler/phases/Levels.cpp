@@ -65,8 +65,8 @@ static const Level *levelAfter(Phase phase) {
   return nullptr;
 }
 
-// Returns the number of bytes from the start to the end of a tensor of `rows` rows, whose starts
-// are `pitch` bytes apart; a pitch of 0 means that rows are adjacent.
+// Returns the number of bytes from the start to the end of `rows` rows whose starts are `pitch`
+// bytes apart. A pitch of 0 means that rows are adjacent.
 static uint64_t extentOf(RankedTensorType type, uint64_t rows, uint64_t pitch) {
   uint64_t bytes = byteSize(type);
   return pitch == 0 || rows == 0 ? bytes : (rows - 1) * pitch + bytes / rows;

@@ -1,5 +1,4 @@
-// Defines which ops the IR may contain at the end of each phase. Any other op is an error, so the
-// next phase need not handle it.
+// Defines which ops the IR may contain at the end of each phase.
 #pragma once
 
 #include "compiler/phases/Phases.h"
@@ -8,7 +7,7 @@ namespace lmc {
 
 // Reports every op of `module` that is not allowed after `phase`. After the buffers phase, also
 // reports every slice and variable that is not inside its arena or variable. Skips regions of
-// kern.kernel, which do not change after the fusion phase.
+// kern.kernel.
 mlir::LogicalResult verifyLevel(Phase phase, mlir::ModuleOp module);
 
 } // namespace lmc

@@ -21,8 +21,7 @@ nlohmann::json PaddedSize::toJson() const {
   return json;
 }
 
-// Returns the time of y = x w^T and of its gradients for x and w, where x is [tokens, in] and w is
-// [out, in].
+// Returns the time of y = x w^T and of its gradients, where x is [tokens, in] and w is [out, in].
 static double secondsOf(const cost::CostModel &model, DataType dtype, int64_t tokens, int64_t in,
                         int64_t out) {
   const DataType sums = dtype == DataType::F64 ? DataType::F64 : DataType::F32;
@@ -41,8 +40,8 @@ static double secondsOf(const cost::CostModel &model, DataType dtype, int64_t to
   return model.gemm(forward).seconds + model.gemm(input).seconds + model.gemm(weight).seconds;
 }
 
-// The number of tokens for which products are priced. It is constant, so that the choice does not
-// depend on the batch: all phases of a run must have the same state.
+// The number of tokens for which products are priced. The choice must not depend on the batch,
+// because all phases of a run must have the same state.
 static constexpr int64_t kTokens = 4096;
 
 // Returns the number of times that a rank computes kTokens tokens in a step.
@@ -73,8 +72,8 @@ static double stateBytes(const Config &config) {
   return master + copy + /*gradient=*/master + moments;
 }
 
-// Returns `size` padded to a multiple of `forced`; if `forced` is 0 ("auto"), of `suggested`, the
-// target's multiple. `seconds` returns the time of the products that have a given size.
+// Returns `size` padded to a multiple of `forced`, or of `suggested` if `forced` is 0 ("auto").
+// `seconds` returns the time of the products that have a given size.
 static PaddedSize padded(const Config &config, const cost::CostModel *model, int64_t size,
                          int64_t forced, int64_t suggested,
                          double (*seconds)(const Config &, const cost::CostModel &, int64_t)) {

@@ -15,10 +15,9 @@ struct PaddedSize {
   int64_t size = 0, multiple = 1;
   int64_t padded = 0; // the next multiple of `multiple`; `size` if nothing is padded
   // The predicted seconds per optimizer step and rank of the matrix products that have this size;
-  // absent if the device has no spec.
+  // absent without a device spec.
   std::optional<double> seconds, unpaddedSeconds;
-  // Bytes of padding in parameters, compute copies, gradients and optimizer state, over all layers,
-  // before ranks divide the state.
+  // Bytes of padding in all parameters and their state, before ranks divide the state.
   double addedBytes = 0;
 
   bool isPadded() const { return padded != size; }
@@ -30,10 +29,9 @@ struct Padding {
   PaddedSize intermediate; // columns of the MLPs (lm-pad-intermediate)
 };
 
-// Returns the padding of a job. A key may force a multiple. A size whose key is "auto" is padded to
-// the multiple that the device's target names, if `model` predicts that this saves time in the
-// matrix products, or if `model` is null because the device has no spec. With adamw8bit, whose
-// checkpoints would change, "auto" does not pad the MLPs.
+// Returns the padding of a job. A key may force a multiple. "auto" pads to the multiple that the
+// device's target names, if `model` predicts that this saves time in the matrix products or is
+// null. With adamw8bit, whose checkpoints would change, "auto" does not pad the MLPs.
 Padding paddingOf(const Config &config, const cost::CostModel *model);
 
 } // namespace lmc

@@ -50,8 +50,8 @@ llvm::StringRef lmc::recomputeModeName(RecomputeMode mode) {
 // Kinds of fusion that have a compiler pass of their own before the fusion phase.
 static constexpr StringRef kMergedLinears = "linears", kFlatState = "state";
 
-// Returns true for a kind of fusion that only passes of targets perform. Jobs for any target may
-// disable it.
+// Returns true for a kind of fusion that only passes of targets perform. A job for another target
+// may still disable it.
 static bool isKindOfTargets(StringRef kind) {
   return llvm::any_of(codegen::targets(), [&](const codegen::Target *target) {
     return llvm::is_contained(target->fusionKinds(), kind);
@@ -102,8 +102,7 @@ static std::string optimizerAttributes(const Config &config) {
                        optimizer.muonAdjustLrFn, isRounded ? ", ns_dtype = bf16" : "");
 }
 
-// Returns the ranks that divide the state between them. They are neighbours (groupOf in
-// compiler/cost/PlanCost.h).
+// Returns the ranks that divide the state between them. They are neighbours.
 static cost::Group shardGroupOf(const DistributedConfig &distributed) {
   const int64_t ranks = distributed.shardRanks(),
                 together = std::min(distributed.devicesPerNode, ranks);
@@ -116,7 +115,7 @@ static OverlapPassOptions overlapOf(const DistributedConfig &distributed) {
 }
 
 // Adds the compiler passes of a phase; without `checks`, omits those that only check. The comments
-// here explain the order of the passes; each Passes.td explains what its passes do.
+// explain only the order of the passes.
 void PhaseRunner::addPasses(Phase phase, bool checks, FusionReport &fusions, PassManager &passes) {
   auto isOn = [&](StringRef kind) { return !llvm::is_contained(options.disableFusion, kind); };
   const codegen::Target &target = *codegen::findTarget(config.target.device);
@@ -129,25 +128,21 @@ void PhaseRunner::addPasses(Phase phase, bool checks, FusionReport &fusions, Pas
     if (padding.vocabulary.isPadded())
       passes.addPass(
           createPadVocabularyPass(PadVocabularyPassOptions{padding.vocabulary.multiple}));
-    // Linear layers are padded before they are merged: in a merged matrix, only the rows of the
-    // last layer are at the end.
+    // Padding comes before merging: in a merged matrix, only the last layer's rows are at the end.
     if (padding.intermediate.isPadded())
       passes.addPass(
           createPadIntermediatePass(PadIntermediatePassOptions{padding.intermediate.multiple}));
-    // Linear layers are merged before differentiation, so that their gradients and optimizer state
-    // are merged too.
+    // Merging comes before differentiation, so that gradients and optimizer state are merged too.
     if (isOn(kMergedLinears))
       passes.addPass(createMergeLinearsPass(
           MergeLinearsPassOptions{rates.bytesPerSecond, rates.launchSeconds}, fusions));
-    // Experts are divided before differentiation, so that the exchange between ranks is also
-    // differentiated.
+    // Experts are divided before differentiation, so that the exchange is also differentiated.
     if (config.distributed.expertParallel > 1)
       passes.addPass(createParallelExpertsPass(ParallelExpertsPassOptions{
           config.distributed.replicateRanks(), config.distributed.shardRanks(),
           config.distributed.expertParallel, config.distributed.expertCapacity}));
     passes.addPass(createAutodiffPass());
-    // The ranks divide the parameters before there is an optimizer, so that the optimizer sees
-    // only a rank's pieces.
+    // Ranks divide the parameters first, so that the optimizer sees only a rank's pieces.
     passes.addPass(createShardStatePass(shardingOf(config)));
     // Gradients can accumulate only after differentiation has created them.
     passes.addPass(createAccumulateGradientsPass(
@@ -157,8 +152,8 @@ void PhaseRunner::addPasses(Phase phase, bool checks, FusionReport &fusions, Pas
     passes.addPass(createInsertOptimizerPass({config.optimizer.type, optimizerAttributes(config)}));
     if (isOn(kFlatState))
       passes.addPass(createFlattenStatePass());
-    // This is the last place where equal values may be merged: from the memory phase on, some
-    // values are recomputed on purpose.
+    // Equal values may not be merged later: from the memory phase on, some values are recomputed on
+    // purpose.
     passes.addPass(createCSEPass());
     break;
   case Phase::Distribute:
@@ -176,15 +171,13 @@ void PhaseRunner::addPasses(Phase phase, bool checks, FusionReport &fusions, Pas
         config.distributed.reshardAfterForward == "no" ? config.model.numHiddenLayers : 0}));
     break;
   case Phase::Fusion:
-    // The target's passes come after the memory phase, because recompute options name ops of the
-    // model.
+    // These passes come after the memory phase, because recompute options name ops of the model.
     target.addModelPasses(passes, config.target.device, isOn);
     passes.addPass(createConvertLmPass());
     passes.addPass(createFormFusionsPass(
         {without, rates.bytesPerSecond, rates.launchSeconds}, fusions));
     target.addFusionPasses(passes);
-    // Kernels are outlined before layers are inlined, so that the kernels of a layer function are
-    // compared only once.
+    // Outlining comes before inlining, so that a layer function's kernels are compared only once.
     passes.addPass(createOutlineKernelsPass());
     break;
   case Phase::Schedule:
@@ -226,8 +219,7 @@ LogicalResult PhaseRunner::run(Phase phase, ModuleOp module, PhaseUse use) {
           /*printModuleScope=*/true);
     FusionReport fusions;
     addPasses(phase, checks, fusions, passes);
-    // The verifiers run once, at the end of the phase: after every pass, they would take as long as
-    // the passes do.
+    // The verifiers run once per phase: after every pass, they would take as long as the passes do.
     passes.enableVerifier(false);
     if (failed(passes.run(module)) ||
         (checks && (failed(verify(module)) || failed(verifyLevel(phase, module)))))
@@ -273,8 +265,7 @@ static LogicalResult writeDump(const std::string &directory, Phase phase, String
   return success();
 }
 
-// Prints the module with the names of ops, `loc("mlp")`, but without other locations, which carry
-// no information.
+// Prints the module with the names of ops, `loc("mlp")`, but without unknown locations.
 static std::string textOf(ModuleOp module) {
   std::string text;
   llvm::raw_string_ostream stream(text);

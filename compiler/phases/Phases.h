@@ -22,8 +22,7 @@
 
 namespace lmc {
 
-// The phases, in order. --compile-to, --dump-ir and the timing report use their names. After each
-// phase, verifyLevel() (Levels.h) checks the IR.
+// The phases, in order. After each phase, verifyLevel() (Levels.h) checks the IR.
 enum class Phase { Model, Autodiff, Distribute, Memory, Fusion, Schedule, Buffers, Codegen, Emit };
 
 llvm::StringRef phaseName(Phase phase);
@@ -40,7 +39,7 @@ struct CompileOptions {
   std::vector<std::string> disableFusion;  // kinds of fusion to disable ("siblings")
   bool reuseMemory = true;                 // false: no two values share bytes (for tests)
   // If true, only the bytes and times of the plan are needed: the IR is not verified, and the plan
-  // has no reports of choices and no predicted times.
+  // has no reports.
   bool onlyMeasures = false;
 };
 
@@ -56,8 +55,8 @@ struct PhaseTime {
   double seconds;
 };
 
-// Runs phases and adds up the time of each. A phase may run several times. Probes (PhaseUse::Probe)
-// may run on several threads at once, each on its own module.
+// Runs phases and adds up the time of each. Probes (PhaseUse::Probe) may run on several threads at
+// once, each on its own module.
 class PhaseRunner {
 public:
   // The runner keeps references to `config` and `options`.
@@ -69,15 +68,14 @@ public:
   // Runs `work`, a part of a phase that is not a compiler pass, and adds its time to the phase.
   mlir::LogicalResult run(Phase phase, llvm::function_ref<mlir::LogicalResult()> work);
 
-  // Writes the module after the phase, and a table of its contents for people, to the folder
+  // Writes the module after the phase, and a table of its contents, to
   // CompileOptions::dumpDirectory. `fusions` lists the pairs of ops that the phase merged or
   // refused to merge.
   mlir::LogicalResult dump(Phase phase, mlir::ModuleOp module, const FusionReport &fusions = {});
 
   std::vector<PhaseTime> times; // one per phase, in the order of their first runs
 
-  // The reports of phases, by the report's name in the plan. "fusion" describes the module that
-  // last went through the fusion and schedule phases.
+  // The reports of phases, by the report's name in the plan.
   nlohmann::json reports = nlohmann::json::object();
 
   Padding padding; // of the job
@@ -97,8 +95,7 @@ private:
 // Returns the bytes of all arenas of a module after the buffers phase.
 uint64_t plannedBytes(mlir::ModuleOp module);
 
-// Returns the name that the compiler pass lm-apply-recompute has for a recompute mode, such as
-// "block"; "none" for Auto.
+// Returns the option of lm-apply-recompute for a recompute mode: "block"; "none" for Auto.
 llvm::StringRef recomputeModeName(RecomputeMode mode);
 
 } // namespace lmc

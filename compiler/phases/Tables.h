@@ -5,10 +5,8 @@
 
 namespace lmc {
 
-// Returns a sentence about the phase, then the contents of the module: its state and functions, or,
-// after the buffers phase, the offset of every buffer. `reports` is PhaseRunner::reports, whose
-// entry "recompute" is shown for the memory phase. `fusions` lists the pairs of ops that the phase
-// merged or refused to merge.
+// Returns a sentence about the phase, then the contents of the module. `reports` is
+// PhaseRunner::reports. `fusions` lists the pairs of ops that the phase merged or refused to merge.
 std::string phaseTable(Phase phase, mlir::ModuleOp module, const nlohmann::json &reports,
                        const FusionReport &fusions);
 
