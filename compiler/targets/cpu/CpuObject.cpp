@@ -41,7 +41,7 @@ template <typename... Args> llvm::Error error(const char *format, Args &&...args
                                  llvm::formatv(format, std::forward<Args>(args)...).str());
 }
 
-// The CPU features that kernels may use: LLVM's name of each, and its name in /proc/cpuinfo (Linux,
+// The CPU features that kernels may use, by LLVM's names and by those of /proc/cpuinfo (Linux,
 // arch/x86/include/asm/cpufeatures.h).
 struct Feature {
   const char *llvm, *linux;
@@ -241,8 +241,7 @@ llvm::Expected<CpuImage> buildCpuImage(ModuleOp kernels, const CpuTarget &target
     return subtarget.checkFeatures(("+" + feature).str());
   };
 
-  // A CPU with AVX but without AVX2 counts as one with vectors of 128 bits: it has no integer
-  // arithmetic on 256 bits.
+  // AVX without AVX2 has no integer arithmetic on 256 bits, so it counts as 128 bits.
   unsigned widest = !x86 ? 128 : has("avx512f") ? 512 : has("avx2") ? 256 : 128;
   image.vectorWidth = target.vectorWidth ? target.vectorWidth : widest;
   if (image.vectorWidth != 128 && image.vectorWidth != 256 && image.vectorWidth != 512)
@@ -286,8 +285,7 @@ llvm::Expected<CpuImage> buildCpuImage(ModuleOp kernels, const CpuTarget &target
   for (llvm::Function &function : *module) {
     function.addFnAttr(llvm::Attribute::NoUnwind);
     if (function.isDeclaration()) {
-      // `function` is one of libm. Kernels do not read errno, so it has no memory effects that
-      // matter.
+      // `function` is one of libm. Kernels do not read errno, so its memory effects do not matter.
       function.setMemoryEffects(llvm::MemoryEffects::none());
       function.addFnAttr(llvm::Attribute::WillReturn);
       continue;

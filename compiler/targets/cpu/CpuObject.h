@@ -14,8 +14,7 @@ namespace lmc::codegen {
 struct CpuTarget {
   // "native", or any CPU name of LLVM: "x86-64", "x86-64-v3", "x86-64-v4", "znver4" ...
   std::string cpu = "native";
-  // The number of bits of a vector: 128, 256 or 512; 0 means the widest that the CPU has. A vector
-  // that is wider than the CPU's registers is split over several registers.
+  // The bits of a vector: 128, 256 or 512; 0 means the widest that the CPU has.
   unsigned vectorWidth = 0;
   bool keepAssembly = false; // true: sets CpuImage::assembly
 };
@@ -32,13 +31,12 @@ struct CpuImage {
   std::string assembly;
 };
 
-// Returns the LLVM name of a CPU: this machine's CPU for "native", else `name` itself. Fails if
-// LLVM does not know the name.
+// Returns the LLVM name of a CPU: this machine's for "native", else `name`. Fails if LLVM does not
+// know the name.
 llvm::Expected<std::string> resolveCpu(const std::string &name);
 
-// Compiles every kern.kernel of `kernels` for `target`; `kernels` is not changed. Errors: an
-// unknown CPU or vector width, a kernel that cannot be compiled (the message gives the reason), a
-// failure of the linker.
+// Compiles every kern.kernel of `kernels` for `target`. Errors: an unknown CPU or vector width, a
+// kernel that cannot be compiled, a failure of the linker.
 llvm::Expected<CpuImage> buildCpuImage(mlir::ModuleOp kernels, const CpuTarget &target);
 
 } // namespace lmc::codegen

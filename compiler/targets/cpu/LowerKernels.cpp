@@ -1,4 +1,4 @@
-// Turns each kern.kernel into a vectorised function on raw pointers, which Passes.td describes.
+// Turns each kern.kernel into a vectorised function on raw pointers (Passes.td).
 //
 // A value is evaluated at a *point*, a map from the domain to the indices of the value. Evaluation
 // recurses through the linalg.generics down to loads of the inputs. The dimensions along which a
@@ -11,8 +11,8 @@
 //                        the loop over rows)
 //   both                 in the innermost loop
 //
-// In each iteration all loads come before all stores. So a result may overwrite an input if the
-// kernel reads the input only at the points at which it writes the result.
+// In each iteration all loads come before all stores. So a result may overwrite an input that the
+// kernel reads only at the points at which it writes the result.
 
 #include "compiler/kernels/Hero.h"
 #include "compiler/kernels/MathFunctions.h"
@@ -48,12 +48,12 @@ namespace lmc::codegen {
 
 namespace {
 
-// A column reduction sums blocks of this many rows, and then adds the sums of the blocks: the error
+// A column reduction sums blocks of this many rows, and then adds the sums of the blocks. The error
 // of a sum of r rows grows with 64 + r / 64 instead of r.
 constexpr int64_t kRowBlock = 64;
 
-// A value and the dimensions along which it varies. A value that varies along the innermost
-// dimension is a vector in vector loops and a scalar in scalar loops.
+// A value that varies along the innermost dimension is a vector in vector loops and a scalar in
+// scalar loops.
 struct Val {
   Value value;
   bool innermost = false;
@@ -106,8 +106,7 @@ public:
 private:
   enum class Scope { Kernel, Outer, Lane, Inner };
 
-  // What one pass over a row computes: reductions, sums over blocks of rows, and results (by
-  // number).
+  // What one pass over a row computes; `outputs` are the numbers of results.
   struct RowPass {
     SmallVector<const Reduction *> reductions;
     SmallVector<const BlockSum *> blockSums;
@@ -170,13 +169,12 @@ private:
   }
 
   // Returns the number of copies of the innermost loop's body. Reductions need enough independent
-  // accumulators to hide the latency of an add, other loops enough vectors in flight; both are
-  // limited by the number of registers.
+  // accumulators to hide the latency of an add; registers limit their number.
   unsigned unrollOf(size_t reductions) const {
     if (info.hero == kern::Hero::ColumnReduction)
       return reductions <= 1 ? 8 : reductions == 2 ? 4 : 2;
-    // A row reduction always has the same number of copies, however many sums it has: the order of
-    // a sum must not depend on the other ops of the kernel.
+    // The number does not depend on the number of sums: the order of a sum must not depend on the
+    // other ops of the kernel.
     return reductions == 0 ? 2 : 4;
   }
 
@@ -280,9 +278,9 @@ private:
     return apply(op, operands);
   }
 
-  // Compares the innermost index with a value k (`index == k`), as the one-hot vector of the target
-  // class does. A vector of 64-bit indices would have half as many lanes. So the constant vector 0,
-  // 1, 2, ... is compared with k - base, which is clamped to [-1, lanes] and thus fits 32 bits.
+  // Compares the innermost index with a value k, as the one-hot vector of the target class does. A
+  // vector of 64-bit indices would have half as many lanes. So the vector 0, 1, 2, ... is compared
+  // with k - base, which is clamped to [-1, lanes] and thus fits 32 bits.
   Val compareLane(arith::CmpIOp op, AffineMap point) {
     using Predicate = arith::CmpIPredicate;
     if (lanes == 1 || (op.getPredicate() != Predicate::eq && op.getPredicate() != Predicate::ne))
@@ -359,9 +357,8 @@ private:
   }
 
   // Turns an addf or subf of a product into one fma. If the sum varies along the innermost
-  // dimension, the product must vary along it too: otherwise the scalar loops for the remaining
-  // elements would use an fma where vector loops cannot. Both ops must be in the same
-  // linalg.generic: otherwise results would depend on which ops were fused into the kernel.
+  // dimension, so must the product: scalar loops must not use an fma where vector loops cannot.
+  // Both ops must be in one linalg.generic, so that results do not depend on fusion.
   Value contract(Operation *op, ValueRange operands, bool innermost) {
     if (!options.fma || !isa<arith::AddFOp, arith::SubFOp>(op))
       return {};
@@ -390,8 +387,8 @@ private:
       Value wide = scalarMath.fromBf16(operands[0]);
       return element.isF32() ? wide : arith::ExtFOp::create(b, typeOf(element, innermost), wide);
     }
-    // AVX-512's instruction that converts f32 to bf16 is not used, because it rounds results below
-    // 2^-126 to zero.
+    // AVX-512's instruction for this conversion is not used: it rounds results below 2^-126 to
+    // zero.
     if (element.isBF16() && isa<arith::TruncFOp>(op))
       return scalarMath.toBf16(operands[0]);
     if (source.isF32() && isa<math::ExpOp>(op))
@@ -430,7 +427,7 @@ private:
   }
 
   // Returns the address of the element at `point` (for a vector, of its first lane). The part that
-  // does not vary along the innermost dimension is computed in a scope of its own.
+  // does not vary along the innermost dimension has a scope of its own.
   Value address(unsigned argument, Value base, RankedTensorType type, AffineMap point,
                 ArrayRef<Value> dynamic, bool &outer) {
     unsigned n = rank(), dims = point.getNumResults();
@@ -462,8 +459,7 @@ private:
     Val result;
     result.outer = llvm::any_of(dynamic, [](Value v) { return bool(v); }) || info.isOuter(point);
     result.innermost = n > 0 && point.isFunctionOfDim(n - 1);
-    // In a flat domain, the innermost index is the element's index, and there are no outer
-    // dimensions.
+    // In a flat domain, the innermost index is the element's index.
     if (info.shape.flat)
       result.outer = false;
     OpBuilder::InsertionGuard guard(b);
@@ -604,9 +600,8 @@ private:
     return indices;
   }
 
-  // Emits one loop along the innermost dimension and returns the accumulators after it.
-  // `accumulators` lists those of all copies of the first reduction, then those of all copies of
-  // the second, and so on.
+  // Emits one loop along the innermost dimension and returns the accumulators after it: those of
+  // all copies of the first reduction, then those of the second, and so on.
   SmallVector<Value> innerLoop(Value from, Value to, unsigned unroll, unsigned vectorLanes,
                                const RowPass &pass, ValueRange accumulators) {
     auto loop = scf::ForOp::create(b, from, to, index(int64_t(unroll) * vectorLanes), accumulators);
@@ -649,8 +644,8 @@ private:
     return SmallVector<Value>(loop.getResults());
   }
 
-  // Emits a pass over a row. If a row has several dimensions, a loop runs over its segments (ranges
-  // in which only the innermost index varies) and adds up their sums.
+  // Emits a pass over a row. If a row has several dimensions, a loop over its segments (ranges in
+  // which only the innermost index varies) adds up their sums.
   void emitPass(unsigned number) {
     RowPass pass;
     for (const Reduction &r : info.reductions)
@@ -694,9 +689,8 @@ private:
     }
   }
 
-  // Emits at most three loops along the innermost dimension: over groups of `unroll` vectors, over
-  // single vectors and over scalars. Combines the accumulators between two loops. Returns the total
-  // of each reduction.
+  // Emits loops over groups of `unroll` vectors, over single vectors and over scalars, and combines
+  // the accumulators between them. Returns the total of each reduction.
   SmallVector<Value> emitSegment(const RowPass &pass) {
     ArrayRef<const Reduction *> reductions = pass.reductions;
     int64_t extent = info.shape.domain.back();
@@ -760,8 +754,7 @@ private:
     });
   }
 
-  // Stores the start values of sums over blocks of rows to memory, where every row of the block
-  // then adds its terms.
+  // Stores the start values of sums over blocks of rows, to which every row of the block adds.
   void startBlockSums(Value item) {
     SmallVector<Value> outer = outerDims;
     setRow(arith::MulIOp::create(b, item, index(info.shape.rowsPerItem)));

@@ -13,8 +13,7 @@ namespace lmc::codegen {
 #define GEN_PASS_REGISTRATION
 #include "compiler/targets/cpu/Passes.h.inc"
 
-// Adds to `manager` the compiler pass kern-lower-kernels and MLIR's conversions to the LLVM
-// dialect.
+// Adds to `manager` kern-lower-kernels and MLIR's conversions to the LLVM dialect.
 void buildKernelsToLLVM(mlir::OpPassManager &manager, const LowerKernelsPassOptions &options);
 
 } // namespace lmc::codegen

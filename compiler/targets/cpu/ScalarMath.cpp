@@ -21,8 +21,7 @@ Value splat(ImplicitLocOpBuilder &b, Type type, TypedAttr scalar) {
   return arith::ConstantOp::create(b, scalar);
 }
 
-// ln 2 as the sum of two constants. The first ends in zero bits, so its product with an exponent is
-// exact.
+// ln 2 as a sum. The first part ends in zero bits, so its product with an exponent is exact.
 constexpr double kLn2High = 0.693359375, kLn2Low = -2.12194440054690583e-4;
 
 } // namespace
@@ -57,8 +56,8 @@ Value ScalarMath::powerOfTwo(Value exponent) {
   return arith::BitcastOp::create(b, withElement(bits.getType(), b.getF32Type()), bits);
 }
 
-// Uses exp(x) = 2^k exp(r) with k = round(x / ln 2), |r| <= ln 2 / 2. The polynomial for exp(r) is
-// the minimax polynomial of Cephes' expf (S. Moshier, netlib.org/cephes).
+// exp(x) = 2^k exp(r) with k = round(x / ln 2), |r| <= ln 2 / 2. The polynomial is that of Cephes'
+// expf (S. Moshier, netlib.org/cephes).
 Value ScalarMath::exp(Value x) {
   // Above 89 the result is inf, below -104 it is 0. NaN fails both comparisons and stays NaN.
   Value high = constant(x, 89.0), low = constant(x, -104.0);
@@ -89,7 +88,7 @@ Value ScalarMath::exp(Value x) {
   return arith::MulFOp::create(b, p, powerOfTwo(rest));
 }
 
-// Uses log(x) = e ln 2 + log(m) with m in [sqrt(1/2), sqrt 2). The polynomial in m - 1 is that of
+// log(x) = e ln 2 + log(m) with m in [sqrt(1/2), sqrt 2). The polynomial in m - 1 is that of
 // Cephes' logf.
 Value ScalarMath::log(Value x) {
   Value zero = constant(x, 0.0);
@@ -123,8 +122,7 @@ Value ScalarMath::log(Value x) {
   auto choose = [&](arith::CmpFPredicate predicate, Value bound, Value value) {
     p = arith::SelectOp::create(b, arith::CmpFOp::create(b, predicate, x, bound), value, p);
   };
-  // The predicate UEQ (unordered or equal) is also true if x is NaN: +inf and NaN stay unchanged. A
-  // negative x gives NaN.
+  // UEQ (unordered or equal) is also true for NaN, so +inf and NaN stay unchanged.
   choose(arith::CmpFPredicate::UEQ, constant(x, inf), x);
   choose(arith::CmpFPredicate::OLT, zero, constant(x, std::numeric_limits<double>::quiet_NaN()));
   choose(arith::CmpFPredicate::OEQ, zero, constant(x, -inf));
@@ -160,8 +158,8 @@ Value ScalarMath::toBf16(Value x) {
   Type type = x.getType();
   Value bits = arith::BitcastOp::create(b, withElement(type, b.getI32Type()), x);
   Value upper = arith::ShRUIOp::create(b, bits, integer(bits, 16));
-  // Rounds to nearest, ties to even: adds half a unit of the last bit that is kept. If that bit is
-  // 0, it adds 1 less, counted in the lowest bit of the f32.
+  // Rounds to nearest, ties to even: adds half a unit of the last kept bit, less one if that bit is
+  // 0.
   Value odd = arith::AndIOp::create(b, upper, integer(bits, 1));
   Value rounded =
       arith::AddIOp::create(b, arith::AddIOp::create(b, bits, integer(bits, 0x7fff)), odd);

@@ -1,5 +1,4 @@
-// Computes floating-point functions by arithmetic without branches, where LLVM would call a
-// library. Works on scalars and on vectors.
+// Computes functions of f32 by arithmetic without branches, where LLVM would call a library.
 #pragma once
 
 #include "mlir/IR/ImplicitLocOpBuilder.h"
@@ -12,16 +11,16 @@ struct ScalarMath {
   mlir::ImplicitLocOpBuilder &b;
   bool fma; // true if the target has a fused multiply-add instruction
 
-  // Returns e^x with an error of at most 2 units in the last place, also for subnormal results.
-  // Handles overflow, infinities and NaN.
+  // Returns e^x with an error of at most 2 units in the last place. Handles subnormal results,
+  // overflow, infinities and NaN.
   mlir::Value exp(mlir::Value x);
   // Returns the natural logarithm with an error of at most 2 units in the last place; log(0) =
   // -inf, log(x < 0) = NaN.
   mlir::Value log(mlir::Value x);
   mlir::Value tanh(mlir::Value x);
 
-  // Convert bf16, the upper half of an f32. fromBf16 is exact; toBf16 rounds to nearest, ties to
-  // even, and turns every NaN into a quiet NaN.
+  // Convert bf16, the upper half of an f32. toBf16 rounds to nearest, ties to even, and turns every
+  // NaN into a quiet NaN.
   mlir::Value fromBf16(mlir::Value x);
   mlir::Value toBf16(mlir::Value x);
 
