@@ -49,9 +49,7 @@ public:
     OwningOpRef<ModuleOp> kernels = ModuleOp::create(plan.getLoc());
     for (auto kernel : plan.getOps<kern::KernelOp>())
       kernels->push_back(kernel->clone());
-    CpuTarget target;
-    target.cpu = job.cpu;
-    llvm::Expected<CpuImage> image = buildCpuImage(*kernels, target);
+    llvm::Expected<CpuImage> image = buildCpuImage(*kernels, {.cpu = job.cpu});
     if (!image)
       return emitError(UnknownLoc::get(plan.getContext()))
              << llvm::toString(noCode(job, image.takeError()));

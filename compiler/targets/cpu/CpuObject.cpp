@@ -90,8 +90,7 @@ bool isLibraryFunction(llvm::StringRef name) {
   return names.contains(name);
 }
 
-llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machineFor(const std::string &name,
-                                                                std::string &cpu) {
+llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machineFor(const std::string &name) {
   static std::once_flag once;
   std::call_once(once, [] {
     llvm::InitializeNativeTarget();
@@ -103,7 +102,7 @@ llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machineFor(const std::strin
   if (!backend)
     return error("no code generator for {0}: {1}", triple.str(), message);
   llvm::SubtargetFeatures features;
-  cpu = name;
+  std::string cpu = name;
   if (name == "native") {
     cpu = llvm::sys::getHostCPUName();
     for (auto &[feature, enabled] : llvm::sys::getHostCPUFeatures())
@@ -222,19 +221,19 @@ llvm::Error emit(llvm::Module &module, llvm::TargetMachine &machine, llvm::CodeG
 } // namespace
 
 llvm::Expected<std::string> resolveCpu(const std::string &name) {
-  std::string cpu;
-  auto machine = machineFor(name, cpu);
+  auto machine = machineFor(name);
   if (!machine)
     return machine.takeError();
-  return cpu;
+  return (*machine)->getTargetCPU().str();
 }
 
 llvm::Expected<CpuImage> buildCpuImage(ModuleOp kernels, const CpuTarget &target) {
-  CpuImage image;
-  auto machineOrError = machineFor(target.cpu, image.cpu);
+  auto machineOrError = machineFor(target.cpu);
   if (!machineOrError)
     return machineOrError.takeError();
   llvm::TargetMachine &machine = **machineOrError;
+  CpuImage image;
+  image.cpu = machine.getTargetCPU().str();
   const llvm::MCSubtargetInfo &subtarget = *machine.getMCSubtargetInfo();
   bool x86 = machine.getTargetTriple().isX86();
   auto has = [&](llvm::StringRef feature) {
@@ -251,16 +250,12 @@ llvm::Expected<CpuImage> buildCpuImage(ModuleOp kernels, const CpuTarget &target
       if (has(feature.llvm))
         image.features.push_back(feature.linux);
 
-  LowerKernelsPassOptions options;
-  options.vectorWidth = image.vectorWidth;
-  options.fma = !x86 || has("fma");
-
   OwningOpRef<ModuleOp> lowered = kernels.clone();
   MLIRContext *context = kernels.getContext();
   registerBuiltinDialectTranslation(*context);
   registerLLVMDialectTranslation(*context);
   PassManager passes(context);
-  buildKernelsToLLVM(passes, options);
+  buildKernelsToLLVM(passes, {image.vectorWidth, !x86 || has("fma")});
   std::string diagnostics;
   {
     ScopedDiagnosticHandler handler(context, [&](Diagnostic &diagnostic) {

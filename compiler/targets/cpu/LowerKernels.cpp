@@ -132,17 +132,10 @@ private:
       b.setInsertionPoint(anchor);
   }
   Cache &cacheOf(Scope scope) {
-    switch (scope) {
-    case Scope::Kernel:
-      return kernelCache;
-    case Scope::Outer:
-      return outerCache;
-    case Scope::Lane:
-      return laneCaches[copy];
-    case Scope::Inner:
-      return innerCaches[copy];
-    }
-    llvm_unreachable("a scope");
+    return scope == Scope::Kernel  ? kernelCache
+           : scope == Scope::Outer ? outerCache
+           : scope == Scope::Lane  ? laneCaches[copy]
+                                   : innerCaches[copy];
   }
   Value index(int64_t value) { return arith::ConstantIndexOp::create(b, value); }
   unsigned rank() const { return info.shape.domain.size(); }
@@ -153,9 +146,9 @@ private:
         return true;
     return false;
   }
-  Type elementOfResult(unsigned output) {
+  RankedTensorType typeOfResult(unsigned output) {
     Operation *yield = kernel.getBody().front().getTerminator();
-    return getElementTypeOrSelf(yield->getOperand(info.outputs[output].result).getType());
+    return cast<RankedTensorType>(yield->getOperand(info.outputs[output].result).getType());
   }
 
   // Returns the number of lanes of a vector: half as many if the kernel contains f64.
@@ -496,21 +489,20 @@ private:
 
   Value addressOfResult(unsigned output, AffineMap point, bool outer) {
     const unsigned result = info.outputs[output].result;
-    Value yielded = kernel.getBody().front().getTerminator()->getOperand(result);
-    return address(unsigned(inputs.size()) + result, results[result],
-                   cast<RankedTensorType>(yielded.getType()), point, {}, outer);
+    return address(unsigned(inputs.size()) + result, results[result], typeOfResult(output), point,
+                   {}, outer);
   }
 
   void store(unsigned output, AffineMap point, Val value) {
     Value pointer = addressOfResult(output, point, !info.shape.flat);
     bool innermost = info.shape.flat || (rank() > 0 && point.isFunctionOfDim(rank() - 1));
     LLVM::StoreOp::create(b, innermost ? spread(value) : value.value, pointer,
-                          elementOfResult(output).getIntOrFloatBitWidth() / 8);
+                          typeOfResult(output).getElementTypeBitWidth() / 8);
   }
 
   // Loads the current value of a result at a point that varies along the innermost dimension.
   Value loadResult(unsigned output, AffineMap point) {
-    Type element = elementOfResult(output);
+    Type element = typeOfResult(output).getElementType();
     Value pointer = addressOfResult(output, point, /*outer=*/true);
     return LLVM::LoadOp::create(b, typeOf(element, /*innermost=*/true), pointer,
                                 element.getIntOrFloatBitWidth() / 8);
@@ -919,9 +911,7 @@ struct LowerKernels : impl::LowerKernelsPassBase<LowerKernels> {
 
   void runOnOperation() final {
     ModuleOp module = getOperation();
-    LowerKernelsPassOptions options;
-    options.vectorWidth = vectorWidth;
-    options.fma = fma;
+    const LowerKernelsPassOptions options{vectorWidth, fma};
     if (options.vectorWidth != 128 && options.vectorWidth != 256 && options.vectorWidth != 512) {
       module.emitError("kern-lower-kernels: vector-width must be 128, 256 or 512, not ")
           << options.vectorWidth;
