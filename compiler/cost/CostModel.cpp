@@ -19,19 +19,4 @@ Estimate CostModel::wholeSwiglu(const SwigluWork &work, double share) const {
                   product.flops + work.rows.flops, work.wholeBytes, spec);
 }
 
-Estimate sumOf(const std::vector<Estimate> &kernels) {
-  Estimate sum;
-  double longest = 0;
-  for (const Estimate &kernel : kernels) {
-    sum.seconds += kernel.seconds;
-    sum.flops += kernel.flops;
-    sum.bytes += kernel.bytes;
-    if (kernel.seconds > longest) {
-      longest = kernel.seconds;
-      sum.bound = kernel.bound;
-    }
-  }
-  return sum;
-}
-
 } // namespace lmc::cost

@@ -46,8 +46,4 @@ public:
   const DeviceSpec spec;
 };
 
-// Returns the estimate of a command from those of its kernels, which run one after the other. The
-// longest kernel decides what limits the speed.
-Estimate sumOf(const std::vector<Estimate> &kernels);
-
 } // namespace lmc::cost

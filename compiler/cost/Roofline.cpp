@@ -136,14 +136,22 @@ Estimate estimate(const CollectiveWork &work, const DeviceSpec &spec) {
 }
 
 Estimate estimate(const SwigluWork &work, const DeviceSpec &spec) {
-  Estimate both = estimate(work.product, spec);
-  const Estimate rows = estimate(work.rows, spec);
-  if (rows.seconds > both.seconds)
-    both.bound = rows.bound;
-  both.seconds += rows.seconds;
-  both.flops += rows.flops;
-  both.bytes += rows.bytes;
-  return both;
+  return sumOf({estimate(work.product, spec), estimate(work.rows, spec)});
+}
+
+Estimate sumOf(const std::vector<Estimate> &kernels) {
+  Estimate sum;
+  double longest = 0;
+  for (const Estimate &kernel : kernels) {
+    sum.seconds += kernel.seconds;
+    sum.flops += kernel.flops;
+    sum.bytes += kernel.bytes;
+    if (kernel.seconds > longest) {
+      longest = kernel.seconds;
+      sum.bound = kernel.bound;
+    }
+  }
+  return sum;
 }
 
 Estimate estimate(const Work &work, const DeviceSpec &spec) {

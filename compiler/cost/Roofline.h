@@ -113,6 +113,10 @@ Estimate estimate(const SwigluWork &work, const DeviceSpec &spec);
 Estimate estimate(const CollectiveWork &work, const DeviceSpec &spec);
 Estimate estimate(const Work &work, const DeviceSpec &spec);
 
+// Returns the estimate of a command from those of its kernels, which run one after the other. The
+// longest kernel decides what limits the speed.
+Estimate sumOf(const std::vector<Estimate> &kernels);
+
 // Returns the index of the model in spec.attention that estimate(AttentionWork) uses: the one with
 // the nearest head dimension, if possible of the same dtype.
 size_t attentionModelOf(const AttentionWork &work, const DeviceSpec &spec);
