@@ -60,12 +60,9 @@ namespace {
 // reverse.
 class Residual {
 public:
-  Residual(const MinCutProblem &problem, CutCapacity uncuttable) : problem(problem) {
-    head.resize(problem.arcs.size() * 2);
-    left.resize(head.size());
-    begin.assign(size_t(problem.nodes) + 1, 0);
-    edges.resize(head.size());
-    level.resize(size_t(problem.nodes));
+  Residual(const MinCutProblem &problem, CutCapacity uncuttable)
+      : problem(problem), head(problem.arcs.size() * 2), left(head.size()),
+        begin(size_t(problem.nodes) + 1), edges(head.size()), level(size_t(problem.nodes)) {
     for (size_t i = 0; i < problem.arcs.size(); ++i) {
       const MinCutProblem::Arc &arc = problem.arcs[i];
       head[2 * i] = arc.to;

@@ -35,12 +35,11 @@ static const Level *levelAfter(Phase phase) {
                                                "tensor.collapse_shape"};
   auto launches = [](std::vector<StringRef> more) {
     llvm::append_range(more, views);
-    llvm::append_range(more, std::initializer_list<StringRef>{"kern", "dist", "lm.variable",
-                                                              "lm.load", "lm.store"});
+    more.insert(more.end(), {"kern", "dist", "lm.variable", "lm.load", "lm.store"});
     return more;
   };
   std::vector<StringRef> distributed = views;
-  llvm::append_range(distributed, std::initializer_list<StringRef>{"func", "lm", "dist"});
+  distributed.insert(distributed.end(), {"func", "lm", "dist"});
   static const Level levels[] = {
       {Phase::Model, "ops of the model in functions", {"func", "lm"}},
       {Phase::Autodiff, "ops of the model and collectives in functions", distributed},
