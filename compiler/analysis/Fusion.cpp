@@ -15,19 +15,11 @@ using nlohmann::json;
 namespace lmc {
 
 int microStep(const plan::Plan &plan) {
-  int found = -1, rank = 0;
-  for (unsigned i = 0; i < plan.functions()->size(); ++i) {
-    std::string_view name = plan.functions()->Get(i)->name()->string_view();
-    int candidate = name == names::kMicro        ? 3
-                    : name == names::kMicroLast  ? 2
-                    : name == names::kMicroFirst ? 1
-                                                 : 0;
-    if (candidate > rank) {
-      rank = candidate;
-      found = int(i);
-    }
-  }
-  return found;
+  for (std::string_view name : {names::kMicro, names::kMicroLast, names::kMicroFirst})
+    for (unsigned i = 0; i < plan.functions()->size(); ++i)
+      if (plan.functions()->Get(i)->name()->string_view() == name)
+        return int(i);
+  return -1;
 }
 
 unsigned firstBackward(const plan::Function &function) {
