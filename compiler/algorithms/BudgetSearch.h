@@ -53,10 +53,9 @@ public:
   // Returns true when a plan could not be made.
   bool failed() const { return broken; }
 
-  // A candidate that was measured, and the measured bytes.
   struct Attempt {
     size_t candidate;
-    uint64_t bytes;
+    uint64_t bytes; // measured
   };
   const std::vector<Attempt> &attempts() const { return made; }
 

@@ -3,8 +3,6 @@
 // The base class knows only the device spec. A target that can predict its own kernels derives a
 // class (codegen::Target::costModel). A search and its report ask the same CostModel, so that they
 // agree.
-//
-// Stable interface: CostModel.
 #pragma once
 
 #include "compiler/cost/Roofline.h"

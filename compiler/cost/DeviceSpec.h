@@ -4,9 +4,6 @@
 // A spec is a TOML file (docs/devices.md): either compiler/cost/devices/NAME.toml, which is built
 // into the programs, or a file at any path. In a built-in spec, a comment beside each number gives
 // its source.
-//
-// Stable interface: loadDeviceSpec, deviceSpecNames, defaultDeviceSpec, usableBytes, and the
-// meaning of the fields below. Fields may be added.
 #pragma once
 
 #include "ground/config/Config.h"
@@ -60,7 +57,7 @@ struct LinkModel {
   bool stages = false;
 };
 
-// The names of data types in spec files.
+// The name of a data type in spec files.
 struct DataTypeName {
   const char *name;
   DataType dtype;

@@ -12,8 +12,6 @@
 // step takes (GAS is the number of micro-steps)
 //
 //   micro_first + (GAS - 2) micro + micro_last + optimizer     (GAS 1: micro_first + optimizer)
-//
-// Stable interface: planCost, PlanCost, workOf.
 #pragma once
 
 #include "compiler/cost/CostModel.h"

@@ -31,7 +31,6 @@ struct MeasuredWork {
   double runs = 1;    // number of runs in an optimizer step
 };
 
-// A number of a spec, before and after a fit.
 struct FittedNumber {
   std::string key; // "memory.bandwidth", "gemm.bf16.sustained", "attention.0.forward"
   double before = 0, after = 0;

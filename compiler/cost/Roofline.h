@@ -1,7 +1,5 @@
 // Estimates the time of one command on a device: the launch latency, plus the larger of the time of
 // the arithmetic and the time of the memory traffic. The same work and spec give the same bits.
-//
-// Stable interface: the work structs, estimate() and Estimate.
 #pragma once
 
 #include "compiler/cost/Collectives.h"

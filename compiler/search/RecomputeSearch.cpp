@@ -107,7 +107,6 @@ static void sortByTime(std::vector<RecomputeCandidate> &candidates) {
   });
 }
 
-// Returns the choices of recomputeCandidates().
 static std::set<std::vector<int>> choicesOf(const RecomputeChoiceProblem &problem, int steps) {
   std::set<std::vector<int>> choices;
   for (RecomputeChoice &choice : recomputeChoices(scaled(problem), steps, {}))
@@ -359,7 +358,6 @@ uint64_t lmc::stateBytes(ModuleOp module) {
   return bytes;
 }
 
-// Returns the layers that keep their weights.
 static std::vector<int64_t> layersWithWeights(const RecomputeOptions &options,
                                               ArrayRef<int64_t> choice) {
   std::vector<int64_t> layers;

@@ -787,7 +787,6 @@ private:
     emitRow(rows.getInductionVar());
   }
 
-  // Sets the indices of the outer dimensions to those of a row.
   void setRow(Value row) {
     outerDims = delinearize(row, ArrayRef<int64_t>(info.shape.domain).take_front(info.outerDims()));
   }
