@@ -216,7 +216,7 @@ std::vector<Relaxation> relax(const std::vector<std::vector<Option>> &options) {
 // The maximum number of partial choices per layer in the thorough search. Real and random problems
 // with 80 layers of 8 options give some hundreds.
 constexpr size_t kMaxLabels = 4096;
-// The same in a quick first search, whose result lets the thorough one discard most partial
+// The limit of a quick first search, whose result lets the thorough one discard most partial
 // choices.
 constexpr size_t kFewLabels = 64;
 

@@ -108,7 +108,7 @@ Estimate estimate(const AttentionWork &work, const DeviceSpec &spec) {
   rate *= spec.peakOf(work.dtype) / spec.peakOf(model.dtype);
   double width = double(elementBytes(work.dtype));
   double statistics = b * s * h * double(std::max<int64_t>(4, elementBytes(work.dtype)));
-  // Forward: q, k, v, out. Backward: q, k, v, out, dout, dq, dk, dv.
+  // Forward moves q, k, v and out; backward also moves dout, dq, dk and dv.
   double bytes = width * b * s * d * (work.backward ? 4 * h + 4 * kv : 2 * h + 2 * kv) + statistics;
   return roofline(flops / rate, Bound::MatrixUnits, flops, bytes, spec);
 }
