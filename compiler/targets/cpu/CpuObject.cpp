@@ -20,7 +20,6 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/Path.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
@@ -122,28 +121,16 @@ llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machineFor(const std::strin
   return machine;
 }
 
-// A temporary directory of this process. The destructor deletes it with its contents.
-struct PrivateDirectory {
-  llvm::SmallString<128> path;
-  ~PrivateDirectory() {
-    if (!path.empty())
-      llvm::sys::fs::remove_directories(path);
-  }
-  std::string file(llvm::StringRef name) const {
-    llvm::SmallString<128> full(path);
-    llvm::sys::path::append(full, name);
-    return full.str().str();
-  }
-};
-
 // Lets only one thread link at a time, because the linker keeps its state in global variables.
 std::mutex linkerMutex;
 
 llvm::Expected<std::vector<uint8_t>> link(llvm::StringRef object) {
-  PrivateDirectory directory;
-  if (std::error_code code = llvm::sys::fs::createUniqueDirectory("lmc-link", directory.path))
+  llvm::SmallString<128> directory;
+  if (std::error_code code = llvm::sys::fs::createUniqueDirectory("lmc-link", directory))
     return error("cannot make a temporary directory: {0}", code.message());
-  std::string input = directory.file("kernels.o"), output = directory.file("kernels.so");
+  auto remove = llvm::scope_exit([&] { llvm::sys::fs::remove_directories(directory); });
+  const std::string input = (directory + "/kernels.o").str(),
+                    output = (directory + "/kernels.so").str();
   {
     std::error_code code;
     llvm::raw_fd_ostream file(input, code);
