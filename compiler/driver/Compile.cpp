@@ -1,7 +1,7 @@
 #include "compiler/driver/Compile.h"
 
 #include "compiler/cost/PlanCost.h"
-#include "compiler/driver/StrategyWarning.h"
+#include "compiler/driver/Strategies.h"
 #include "compiler/emit/Emit.h"
 #include "compiler/kernels/Target.h"
 #include "compiler/phases/Levels.h"

@@ -1,7 +1,7 @@
 // lmc explain: prints what a plan does, and the memory and time that it needs.
 #include "compiler/cost/PlanCost.h"
 #include "compiler/driver/Hints.h"
-#include "compiler/driver/ScaleTable.h"
+#include "compiler/driver/Strategies.h"
 #include "compiler/extract/ExtractKernel.h"
 #include "compiler/kernels/Target.h"
 #include "compiler/report/Explain.h"
