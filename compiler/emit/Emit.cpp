@@ -52,6 +52,15 @@ private:
   std::map<size_t, codegen::GlobalBytes> initializerBytes;
 };
 
+// Returns the bytes of the plan file with the contents `plan`.
+std::string fileOf(const fb::PlanT &plan) {
+  flatbuffers::FlatBufferBuilder builder(1 << 20);
+  builder.Finish(fb::CreatePlan(builder, &plan), fb::PlanIdentifier());
+  std::string bytes(reinterpret_cast<const char *>(builder.GetBufferPointer()), builder.GetSize());
+  appendPlanTrailer(bytes);
+  return bytes;
+}
+
 } // namespace
 
 FailureOr<uint32_t> Emitter::addSlice(Operation *op, std::string name, uint32_t arena,
@@ -423,14 +432,26 @@ LogicalResult Emitter::run(std::string &bytes) {
     if (failed(addFunction(function)))
       return failure();
   addReports();
-  flatbuffers::FlatBufferBuilder builder(1 << 20);
-  builder.Finish(fb::CreatePlan(builder, &plan), fb::PlanIdentifier());
-  bytes.assign(reinterpret_cast<const char *>(builder.GetBufferPointer()), builder.GetSize());
-  appendPlanTrailer(bytes);
+  bytes = fileOf(plan);
   return success();
 }
 
 LogicalResult lmc::emitPlan(ModuleOp module, const Config &config, const PlanDetails &details,
                             std::string &bytes) {
   return Emitter(module, config, details).run(bytes);
+}
+
+std::string lmc::joinPhases(const std::deque<PhaseConfig> &phases,
+                            const std::vector<std::string> &plans) {
+  fb::PlanT first;
+  fb::GetPlan(plans.front().data())->UnPackTo(&first);
+  for (size_t i = 0; i < phases.size(); ++i) {
+    auto phase = std::make_unique<fb::TrainingPhaseT>();
+    phase->name = phases[i].name;
+    phase->steps = static_cast<uint64_t>(phases[i].steps);
+    if (i > 0)
+      phase->plan.assign(plans[i].begin(), plans[i].end());
+    first.training_phases.push_back(std::move(phase));
+  }
+  return fileOf(first);
 }

@@ -10,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,5 +46,10 @@ inline PlanDetails measuredDetails() {
 // file: the FlatBuffer of ground/plan/plan.fbs and its trailer.
 mlir::LogicalResult emitPlan(mlir::ModuleOp module, const Config &config,
                              const PlanDetails &details, std::string &bytes);
+
+// Joins the plans of a run's phases: returns the first plan file with all others inside it
+// (TrainingPhase of ground/plan/plan.fbs). `plans` has one plan file for each entry of `phases`.
+std::string joinPhases(const std::deque<PhaseConfig> &phases,
+                       const std::vector<std::string> &plans);
 
 } // namespace lmc

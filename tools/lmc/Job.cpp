@@ -1,7 +1,7 @@
 #include "tools/lmc/Job.h"
 #include "compiler/cost/DeviceSpec.h"
 #include "compiler/driver/Registration.h"
-#include "compiler/emit/JoinPhases.h"
+#include "compiler/emit/Emit.h"
 #include "compiler/kernels/Target.h"
 #include "models/decoder/Model.h"
 #include "models/families/Families.h"
