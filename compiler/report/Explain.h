@@ -12,6 +12,8 @@
 
 namespace lmc {
 
+class PlanFile;
+
 struct ExplainSections {
   bool memory = true, fusion = true, recompute = true, cost = true, comm = true, kernels = true,
        commands = true;
@@ -38,6 +40,24 @@ std::string hintsText(const nlohmann::json &hints);
 
 // Prints the section `scale` of a report: a table by number of devices and strategy.
 std::string scaleText(const nlohmann::json &report);
+
+// Returns the section `training_phases` of a report (docs/explain.md): a list with an entry for each
+// phase of the plan; empty for a run without phases.
+nlohmann::json trainingPhasesJson(const PlanFile &plan, const cost::DeviceSpec &spec);
+
+// Prints the section `training_phases` as a table; "" for an empty list.
+std::string trainingPhasesText(const nlohmann::json &phases);
+
+// Returns the report as one HTML page that loads no other file and is well-formed XML. `report` is
+// the result of explainJson.
+std::string htmlReport(const plan::Plan &plan, const nlohmann::json &report,
+                       const std::string &title);
+
+// Returns the predicted schedule of an optimizer step as a trace for chrome://tracing and
+// ui.perfetto.dev. The functions follow each other; one that runs several times appears once. The
+// trace has a track per stream with an event per command, a track of the functions, and a counter
+// of live bytes by category. Times are in microseconds and never decrease.
+nlohmann::json traceJson(const plan::Plan &plan, const cost::DeviceSpec &spec);
 
 // Returns the error message for a plan that needs more than `budget` bytes. It lists the bytes by
 // category and by buffer, and names `smallestBudget`, the minimum budget with which the job would

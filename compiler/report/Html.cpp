@@ -1,4 +1,4 @@
-#include "compiler/report/Html.h"
+#include "compiler/report/Explain.h"
 
 #include "compiler/analysis/Fusion.h"
 #include "compiler/report/BlockGraph.h"

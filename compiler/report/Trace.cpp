@@ -1,4 +1,4 @@
-#include "compiler/report/Trace.h"
+#include "compiler/report/Explain.h"
 
 #include "compiler/analysis/Memory.h"
 #include "compiler/cost/PlanCost.h"

@@ -1,8 +1,9 @@
-#include "compiler/report/TrainingPhases.h"
-
+// Writes the section `training_phases` of a report.
 #include "compiler/cost/PlanCost.h"
 #include "compiler/kernels/Target.h"
+#include "compiler/report/Explain.h"
 #include "compiler/report/Fields.h"
+#include "ground/plan/PlanFile.h"
 #include "ground/plan/PlannedBytes.h"
 
 #include <fmt/format.h>

@@ -2,7 +2,6 @@
 #include "compiler/report/Explain.h"
 #include "compiler/analysis/Fusion.h"
 #include "compiler/report/BlockGraph.h"
-#include "compiler/report/Html.h"
 #include "compiler/report/Units.h"
 
 #include "test/ground/plan/PlanBuilder.h"
