@@ -1,5 +1,5 @@
-// Writes the extracted programs of commands whose kernels are templates of the table of commands.
-// The text in compiler/extract/text that has the command's name checks the results.
+// Writes the extracted programs of commands. The text in compiler/extract/text that has the
+// command's name checks the results.
 #include "compiler/extract/Program.h"
 #include "ground/plan/Operands.h"
 
@@ -14,15 +14,18 @@ using llvm::Twine;
 namespace lmc::extract {
 namespace {
 
-// A program that counts as traffic the bytes of the tensors that it adds, without the workspace.
+// Options of nvcc that allow fused multiply-adds, as CudaKernel::contract does.
+constexpr const char *kFused = "-std=c++17 -O2 -fmad=true";
+
+// A program of a command whose kernels are templates of the table of commands. It counts as traffic
+// the bytes of the tensors that it adds, without the workspace.
 class TableProgram : public CommandProgram {
 public:
   TableProgram(const plan::Plan &plan, const plan::Command &command, StringRef main)
       : CommandProgram(plan), command(command), plan(plan) {
     program.main = main.str();
     program.reference = textOf("experts");
-    // Allows fused multiply-adds, as CudaKernel::contract does.
-    program.options = "-std=c++17 -O2 -fmad=true";
+    program.options = kFused;
   }
 
   // Adds an input; `slice` is -1 if the command has none. Indices are random below `bound`.
@@ -95,8 +98,79 @@ void complete(TableProgram &made, const plan::ExpertLinearGrad &op) {
   made.program.flops = flopsOf(op);
 }
 
+// A program for a kernel of a matrix product with SwiGLU. If `whole` is true, the kernel computes
+// all; else it follows a library's product.
+class SwigluProgram : public CommandProgram {
+public:
+  SwigluProgram(const plan::Plan &plan, const plan::Gemm &product, StringRef main, bool whole)
+      : CommandProgram(plan) {
+    program.main = main.str();
+    program.reference = textOf("experts");
+    program.options = kFused;
+    constant("bool", "Whole", boolText(whole));
+    constant("int64_t", "Rows", Twine(product.m()));
+    constant("int64_t", "Inner", Twine(product.k()));
+  }
+
+  // Adds the factors of the product, which only the kernel that computes all reads.
+  void operands(StringRef left, const plan::Gemm &product, bool whole) {
+    add(left, whole ? int64_t(product.a()) : -1, true);
+    add("weight", whole ? int64_t(product.b()) : -1, true);
+  }
+  // Adds a result. Values on the way to it are rounded to bf16 several times. Where the terms of a
+  // sum cancel, the error is small compared with the typical value, not with the sum.
+  void result(StringRef name, uint32_t slice, bool isInput = false) {
+    add(name, slice, isInput);
+    program.arrays.back().relative = program.arrays.back().absolute = 0x1p-6;
+  }
+};
+
 } // namespace
 
 #include "compiler/extract/Programs.inc"
+
+Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
+                            const plan::LinearSwiglu &op, size_t launch) {
+  const plan::Gemm &product = *op.product();
+  const bool whole = launch == 1;
+  SwigluProgram made(plan, product, "linear_swiglu", whole);
+  made.operands("x", product, whole);
+  made.result("gu", product.d(), !whole);
+  made.result("a", op.a());
+  made.constant("int64_t", "Columns", Twine(product.n() / 2));
+  made.constant("bool", "Both", boolText(op.both()));
+  return made.launching(command, launch);
+}
+
+Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
+                            const plan::SwigluLinearGrad &op, size_t launch) {
+  const plan::Gemm &product = *op.product();
+  const bool whole = launch == 1;
+  SwigluProgram made(plan, product, "swiglu_linear_grad", whole);
+  made.operands("dy", product, whole);
+  made.result("gu", op.dgu(), true);
+  made.result("a", product.d(), !whole);
+  made.constant("int64_t", "Columns", Twine(product.n()));
+  made.constant("bool", "Both", boolText(op.both()));
+  return made.launching(command, launch);
+}
+
+Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
+                            const plan::ScatterAdd &op, size_t) {
+  CommandProgram made(plan);
+  made.add("ids", op.ids(), true, int64_t(op.vocabulary()) + 1);
+  made.program.arrays.back().least = -1;
+  made.add("x", op.x(), true);
+  made.add("workspace", command.workspace(), false);
+  made.add("d", op.d(), false);
+  made.constant("int64_t", "Rows", Twine(op.rows()));
+  made.constant("int64_t", "Columns", Twine(op.columns()));
+  made.constant("int64_t", "Vocabulary", Twine(op.vocabulary()));
+  made.constant("bool", "Accumulate", boolText(op.accumulate()));
+  made.program.main = "scatter_add";
+  made.program.bytes = double(plan.slices()->Get(op.x())->bytes()) +
+                       double(plan.slices()->Get(op.d())->bytes()) * (op.accumulate() ? 2 : 1);
+  return made.launching(command);
+}
 
 } // namespace lmc::extract

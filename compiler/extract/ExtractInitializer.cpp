@@ -1,5 +1,5 @@
 // Writes the extracted program for a kernel that writes the initial values of variables.
-#include "compiler/extract/ExtractInitializer.h"
+#include "compiler/extract/Program.h"
 
 #include "llvm/Support/Format.h"
 #include "llvm/Support/xxhash.h"

@@ -1,7 +1,7 @@
 #include "compiler/extract/ExtractKernel.h"
 
-#include "compiler/extract/ExtractInitializer.h"
 #include "compiler/extract/HostReference.h"
+#include "compiler/extract/Program.h"
 #include "ground/plan/Operands.h"
 
 #include "mlir/Parser/Parser.h"

@@ -110,6 +110,13 @@ LMC_DECLARE(LinearSwiglu)
 LMC_DECLARE(SwigluLinearGrad)
 #undef LMC_DECLARE
 
+// Returns the program for the kernel that writes the initial values of `variable`.
+llvm::Expected<Program> programOf(const plan::Plan &plan, const plan::Variable &variable);
+
+// Returns the largest variable whose initial values the kernel with index `kernel` writes; null if
+// there is none.
+const plan::Variable *initializedBy(const plan::Plan &plan, uint32_t kernel);
+
 // Other commands have no template kernels.
 template <typename Body>
 llvm::Expected<Program> programOf(const plan::Plan &, const plan::Command &command, const Body &,
