@@ -134,8 +134,7 @@ std::string Program::print(const plan::Plan &plan, StringRef name,
                  name, arch, options)
              .str() +
          kernels() + textOf("heat") + "\n" + textOf("harness") + "\n" + tables(plan, costs) +
-         textOf("finish") + constants +
-         reference + "\n" + textOf(main);
+         constants + reference + "\n" + textOf(main) + "\n" + textOf("finish");
 }
 
 void CommandProgram::constant(StringRef type, StringRef name, const Twine &value) {

@@ -2,7 +2,7 @@
 // compares some columns of each token with sums in f64. Rows are sorted by a random choice among
 // eight experts.
 
-int main(int argc, char **argv) {
+static void check(host::Difference &difference) {
   experts::draw();
   const int64_t choices = kTokens * kChosen;
   const std::vector<int64_t> rows = experts::drawRows(arrays[kPlaces], kHeld, choices),
@@ -22,7 +22,5 @@ int main(int argc, char **argv) {
           sum += arrays[kWeights].at(c) * arrays[kY].at(places[size_t(c)] * kColumns + column);
       out.add(t * kColumns + column, sum);
     }
-  host::Difference difference;
   out.compare(arrays[kOut], difference);
-  return finish(difference, host::taskOf(argc, argv));
 }

@@ -2,7 +2,7 @@
 // their formulas in f64. Rows are sorted by a random choice among eight experts. Rows of no choice
 // must not be written, and a choice without a row has the gradient zero.
 
-int main(int argc, char **argv) {
+static void check(host::Difference &difference) {
   experts::draw();
   const std::vector<int64_t> choices = experts::drawRows(arrays[kPlaces], kHeld, kTokens * kChosen),
                              places = experts::placesOf(choices, kTokens * kChosen);
@@ -31,8 +31,6 @@ int main(int argc, char **argv) {
   for (int64_t choice : host::sample(kTokens * kChosen, 4096))
     if (places[size_t(choice)] < 0)
       dweights.add(choice, 0);
-  host::Difference difference;
   dy.compare(arrays[kDy], difference);
   dweights.compare(arrays[kDweights], difference);
-  return finish(difference, host::taskOf(argc, argv));
 }

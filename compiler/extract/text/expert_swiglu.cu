@@ -1,7 +1,7 @@
 // Runs the kernel of SwiGLU of the rows of experts, and compares some columns of some rows with its
 // formula in f64. Rows of no expert must not be written.
 
-int main(int argc, char **argv) {
+static void check(host::Difference &difference) {
   experts::draw();
   const int64_t own = experts::makeOffsets(arrays[kOffsets], kRows).back();
   for (int64_t r = own; r < kRows; ++r)
@@ -17,7 +17,5 @@ int main(int argc, char **argv) {
     }
   for (int64_t element = own * kColumns; element < kRows * kColumns; ++element)
     y.untouched.push_back(element);
-  host::Difference difference;
   y.compare(arrays[kY], difference);
-  return finish(difference, host::taskOf(argc, argv));
 }

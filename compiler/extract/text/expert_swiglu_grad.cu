@@ -1,7 +1,7 @@
 // Runs the kernel of the gradient of SwiGLU of the rows of experts, and compares some columns of some
 // rows with its formula in f64. Rows of no expert must not be written.
 
-int main(int argc, char **argv) {
+static void check(host::Difference &difference) {
   experts::draw();
   const int64_t own = experts::makeOffsets(arrays[kOffsets], kRows).back();
   for (int64_t r = own; r < kRows; ++r) {
@@ -21,7 +21,5 @@ int main(int argc, char **argv) {
     }
   for (int64_t element = own * 2 * kColumns; element < kRows * 2 * kColumns; ++element)
     dx.untouched.push_back(element);
-  host::Difference difference;
   dx.compare(arrays[kDx], difference);
-  return finish(difference, host::taskOf(argc, argv));
 }

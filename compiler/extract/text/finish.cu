@@ -1,9 +1,12 @@
 // How an extracted program ends: it reports whether the results are right, and prints times.
 
-// Prints the result of the check. For Task::Bench, also prints the time of all launches together
-// and, if there are several, of each launch, beside the predicted times. For Task::Hold, repeats
-// all launches for 4 seconds and prints the mean time of a repetition. Returns the exit code.
-static int finish(const host::Difference &difference, host::Task task) {
+// For Task::Bench, also prints the time of all launches together and, if there are several, of each
+// launch, beside the predicted times. For Task::Hold, repeats all launches for 4 seconds and prints
+// the mean time of a repetition.
+int main(int argc, char **argv) {
+  host::Difference difference;
+  check(difference);
+  const host::Task task = host::taskOf(argc, argv);
   const int code = difference.report();
   if (task == host::Task::Hold)
     std::printf("held: %.4f ms\n", host::millisecondsHeld(4, launchAll));
@@ -18,4 +21,3 @@ static int finish(const host::Difference &difference, host::Task task) {
                 [&] { launch(i); });
   return code;
 }
-

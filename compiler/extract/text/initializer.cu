@@ -10,7 +10,7 @@ static double rounded(host::Type type, double x) {
   return type == host::Type::F64 ? x : type == host::Type::F32 ? float(x) : host::roundBf16(x);
 }
 
-int main(int argc, char **argv) {
+static void check(host::Difference &difference) {
   host::Array &how = arrays[kHow], &out = arrays[kOut];
   for (host::Array &array : arrays)
     array.allocate();
@@ -24,8 +24,6 @@ int main(int argc, char **argv) {
   host::check(cudaDeviceSynchronize(), "kernel");
   out.fetch();
 
-  host::Difference difference;
   for (int64_t i : host::sample(out.size(), 1 << 18))
     difference.compare(out, i, rounded(out.type, expected(i)));
-  return finish(difference, host::taskOf(argc, argv));
 }

@@ -1,7 +1,7 @@
 // Runs a kernel of a matrix product with SwiGLU, and compares some columns of some rows with their
 // formulas in f64: a = silu(g) u with [g | u] = x weight^T (kWhole), or with random g and u.
 
-int main(int argc, char **argv) {
+static void check(host::Difference &difference) {
   experts::draw();
   experts::compute();
 
@@ -23,9 +23,7 @@ int main(int argc, char **argv) {
       }
       a.add(r * kColumns + column, halves[0] / (1 + std::exp(-halves[0])) * halves[1]);
     }
-  host::Difference difference;
   if (kWhole && kBoth)
     gu.compare(arrays[kGu], difference);
   a.compare(arrays[kA], difference);
-  return finish(difference, host::taskOf(argc, argv));
 }

@@ -3,13 +3,12 @@
 // scores), and none with a lower number has the same score. Weights and counts must be those of the
 // chosen experts.
 
-int main(int argc, char **argv) {
+static void check(host::Difference &difference) {
   experts::draw();
   experts::compute();
   host::Array &chosen = arrays[kExperts];
   chosen.fetch();
   const double unit = arrays[kWeights].type == host::Type::F64 ? 1e-13 : 4e-6;
-  host::Difference difference;
   host::Expected weights, counts, mass;
   std::vector<double> choices(kCount), sums(kCount);
   for (int64_t t = 0; t < kTokens; ++t) {
@@ -57,5 +56,4 @@ int main(int argc, char **argv) {
   weights.compare(arrays[kWeights], difference);
   counts.compare(arrays[kCounts], difference);
   mass.compare(arrays[kMass], difference);
-  return finish(difference, host::taskOf(argc, argv));
 }

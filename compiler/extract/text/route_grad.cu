@@ -2,7 +2,7 @@
 // f64. Each token has chosen different experts at random. With normalized weights and without dmass,
 // the sum `inner` and the gradients of the other experts' logits are zero, but for rounding.
 
-int main(int argc, char **argv) {
+static void check(host::Difference &difference) {
   experts::draw();
   host::Array &chosen = arrays[kExperts];
   std::vector<int64_t> choices;
@@ -46,7 +46,5 @@ int main(int argc, char **argv) {
       dlogits.terms.push_back(p[e] * innerSize);
     }
   }
-  host::Difference difference;
   dlogits.compare(arrays[kDlogits], difference);
-  return finish(difference, host::taskOf(argc, argv));
 }

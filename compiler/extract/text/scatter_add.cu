@@ -1,7 +1,7 @@
 // Runs the kernels of an embedding's gradient, and compares some columns of the result with a plain
 // sum. Ids are in [-1, vocabulary], and those outside of the vocabulary add nothing.
 
-int main(int argc, char **argv) {
+static void check(host::Difference &difference) {
   for (size_t i = 0; i < arrays.size(); ++i) {
     arrays[i].allocate();
     if (arrays[i].isInput || (kAccumulate && i == kD))
@@ -22,9 +22,7 @@ int main(int argc, char **argv) {
   host::check(cudaDeviceSynchronize(), "kernels");
   d.fetch();
   d.tolerance = {1e-5, 1e-5};
-  host::Difference difference;
   for (int64_t id = 0; id < kVocabulary; ++id)
     for (size_t c = 0; c < columns.size(); ++c)
       difference.compare(d, id * kColumns + columns[c], sums[size_t(id) * columns.size() + c]);
-  return finish(difference, host::taskOf(argc, argv)); // the rate counts the bytes of x and d
 }

@@ -1,7 +1,7 @@
 // Runs the kernels that sort choices by expert, and compares all results with a stable sort. If there
 // are several groups of experts, the rank is one more than their number.
 
-int main(int argc, char **argv) {
+static void check(host::Difference &difference) {
   experts::draw();
   const host::Array &chosen = arrays[kExperts];
   const int64_t rank = kGroups + 1, least = rank % kGroups * kCount;
@@ -31,9 +31,7 @@ int main(int argc, char **argv) {
     offsetsOf.add(e, double(std::min(std::max<int64_t>(before - kFirst, 0), int64_t(kHeld))));
     before += e < kCount ? counts[size_t(e)] : 0;
   }
-  host::Difference difference;
   offsetsOf.compare(arrays[kOffsets], difference);
   rowsOf.compare(arrays[kRows], difference);
   placesOf.compare(arrays[kPlaces], difference);
-  return finish(difference, host::taskOf(argc, argv));
 }

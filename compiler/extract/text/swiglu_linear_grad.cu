@@ -2,7 +2,7 @@
 // rows with their formulas in f64. The gradient of silu(g) u is dy weight (kWhole), or random. The
 // kernel overwrites g and u with their gradients, and the gradient of silu(g) u with silu(g) u.
 
-int main(int argc, char **argv) {
+static void check(host::Difference &difference) {
   experts::draw();
   host::Expected dgu, a;
   for (int64_t r : host::sample(kRows, 64))
@@ -22,9 +22,7 @@ int main(int argc, char **argv) {
     }
   experts::compute();
 
-  host::Difference difference;
   dgu.compare(arrays[kGu], difference);
   if (kBoth)
     a.compare(arrays[kA], difference);
-  return finish(difference, host::taskOf(argc, argv));
 }

@@ -2,7 +2,7 @@
 // columns of each row. Rows are sorted by a random choice among eight experts;
 // those of no choice must not be written.
 
-int main(int argc, char **argv) {
+static void check(host::Difference &difference) {
   experts::draw();
   const std::vector<int64_t> choices = experts::drawRows(arrays[kRows], kHeld, kTokens * kChosen);
   experts::send(arrays[kRows], choices);
@@ -16,7 +16,5 @@ int main(int argc, char **argv) {
       else
         y.add(r * kColumns + column,
               arrays[kX].at(choices[size_t(r)] / kChosen * kColumns + column));
-  host::Difference difference;
   y.compare(arrays[kY], difference);
-  return finish(difference, host::taskOf(argc, argv));
 }

@@ -1,7 +1,7 @@
 // Runs the kernel that adds the rows of each token's choices, and compares some columns of each
 // token with sums in f64. Rows are sorted by a random choice among eight experts.
 
-int main(int argc, char **argv) {
+static void check(host::Difference &difference) {
   experts::draw();
   const int64_t choices = kTokens * kChosen;
   const std::vector<int64_t> rows = experts::drawRows(arrays[kPlaces], kHeld, choices),
@@ -21,7 +21,5 @@ int main(int argc, char **argv) {
           sum += arrays[kDy].at(places[size_t(c)] * kColumns + column);
       dx.add(t * kColumns + column, sum);
     }
-  host::Difference difference;
   dx.compare(arrays[kDx], difference);
-  return finish(difference, host::taskOf(argc, argv));
 }
