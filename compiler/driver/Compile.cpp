@@ -264,7 +264,6 @@ LogicalResult Driver::planFastest(StringRef key, ArrayRef<StringRef> values, std
     double tokensPerSecond = 0;
     uint64_t bytes = 0;
   } best;
-  bool allFastest = true; // true while every attempt is as fast as it would be without a budget
   nlohmann::json attempts = nlohmann::json::array();
   const bool wasAttempt = isAttempt, hadSmaller = hasSmaller;
   const double rateBefore = std::exchange(fastestRate, 0);
@@ -279,7 +278,6 @@ LogicalResult Driver::planFastest(StringRef key, ArrayRef<StringRef> values, std
       continue;
     }
     attempt = {{key.str(), value.str()}, {"fits", result.fits}};
-    allFastest &= result.isFastest;
     if (!result.fits)
       continue;
     FailureOr<double> rate = tokensPerSecond();
@@ -292,7 +290,6 @@ LogicalResult Driver::planFastest(StringRef key, ArrayRef<StringRef> values, std
     fastestRate = best.tokensPerSecond;
   }
   fastestRate = rateBefore;
-  result.isFastest = best.module && allFastest;
   isAttempt = wasAttempt;
   hasSmaller = hadSmaller;
   if (best.module) {
@@ -349,7 +346,6 @@ LogicalResult Driver::planNamedMode() {
     return failure();
   result.fits = options.compileTo < Phase::Buffers || result.budgetBytes == 0 ||
                 peakBytes() <= result.budgetBytes;
-  result.isFastest = result.fits;
   return success();
 }
 
@@ -426,7 +422,6 @@ LogicalResult Driver::searchMemory(ArrayRef<int64_t> chunkSizes) {
     if (failed(fastest))
       return failure();
     if (fastest->module) {
-      result.isFastest = true;
       result.module = std::move(fastest->module);
       if (fastest->lossChunk > 0)
         setLossChunk(config, fastest->lossChunk);
@@ -439,7 +434,6 @@ LogicalResult Driver::searchMemory(ArrayRef<int64_t> chunkSizes) {
   std::optional<size_t> candidate = budgets.fastest(budget);
   if (!candidate && !budgets.failed()) {
     result.fits = false;
-    result.isFastest = false;
     if (hasSmaller)
       return success();
     candidate = budgets.smallest(kMaxSmallest);
@@ -448,7 +442,6 @@ LogicalResult Driver::searchMemory(ArrayRef<int64_t> chunkSizes) {
   }
   if (!candidate)
     return failure();
-  result.isFastest = result.fits && *candidate == 0;
   if (result.fits && !options.onlyMeasures) {
     FailureOr<size_t> fastest = (*search)->fastestPlanned(*candidate, budget);
     if (failed(fastest))

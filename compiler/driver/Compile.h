@@ -21,8 +21,6 @@ struct CompileResult {
   // code, and `smallestBudget` is the minimum budget with which the job would compile.
   bool fits = true;
   uint64_t smallestBudget = 0;
-  // True if the plan fits and is as fast as a plan without a budget would be.
-  bool isFastest = false;
 };
 
 // Compiles the job `config`. Diagnostics go to the handler of `context`; a failure means that at
