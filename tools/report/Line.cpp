@@ -2,6 +2,16 @@
 
 namespace lmc {
 
+void Line::Bucket::append(const Bucket &next) {
+  if (next.least.value < least.value)
+    least = next.least;
+  if (next.most.value > most.value)
+    most = next.most;
+  end = next.end;
+  sum += next.sum;
+  count += next.count;
+}
+
 void Line::add(const RunPosition &at, double value) {
   const LinePoint point{at, value};
   if (total++ == 0)
@@ -11,18 +21,9 @@ void Line::add(const RunPosition &at, double value) {
     if (buckets.size() == kMaxBuckets) {
       // A last bucket without a neighbour stays as it is, and is then half full.
       for (size_t i = 0; i < buckets.size(); i += 2) {
-        Bucket merged = buckets[i];
-        if (i + 1 < buckets.size()) {
-          const Bucket &next = buckets[i + 1];
-          if (next.least.value < merged.least.value)
-            merged.least = next.least;
-          if (next.most.value > merged.most.value)
-            merged.most = next.most;
-          merged.end = next.end;
-          merged.sum += next.sum;
-          merged.count += next.count;
-        }
-        buckets[i / 2] = merged;
+        buckets[i / 2] = buckets[i];
+        if (i + 1 < buckets.size())
+          buckets[i / 2].append(buckets[i + 1]);
       }
       buckets.resize((buckets.size() + 1) / 2);
       size *= 2;
@@ -30,14 +31,7 @@ void Line::add(const RunPosition &at, double value) {
     if (buckets.empty() || buckets.back().count == size)
       buckets.push_back({point, point, at, 0, 0});
   }
-  Bucket &bucket = buckets.back();
-  if (value < bucket.least.value)
-    bucket.least = point;
-  if (value > bucket.most.value)
-    bucket.most = point;
-  bucket.end = at;
-  bucket.sum += value;
-  ++bucket.count;
+  buckets.back().append({point, point, at, value, 1});
 }
 
 std::vector<LinePoint> Line::points() const {

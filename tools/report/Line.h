@@ -52,6 +52,8 @@ private:
     RunPosition end;
     double sum = 0;
     int64_t count = 0;
+
+    void append(const Bucket &next); // adds the values of the bucket that follows
   };
   std::vector<Bucket> buckets;
   int64_t size = 1, total = 0;
