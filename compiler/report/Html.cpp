@@ -91,24 +91,12 @@ const char *kindColour(const std::string &kind) {
 // characters.
 std::string escape(const std::string &text) {
   std::string out;
-  for (char c : text) {
-    switch (c) {
-    case '<':
-      out += "&lt;";
-      break;
-    case '>':
-      out += "&gt;";
-      break;
-    case '&':
-      out += "&amp;";
-      break;
-    case '"':
-      out += "&quot;";
-      break;
-    default:
-      out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-    }
-  }
+  for (char c : text)
+    out += c == '<'   ? "&lt;"
+           : c == '>' ? "&gt;"
+           : c == '&' ? "&amp;"
+           : c == '"' ? "&quot;"
+                      : std::string(1, static_cast<unsigned char>(c) < 0x20 ? ' ' : c);
   return out;
 }
 
@@ -367,21 +355,19 @@ void Page::graph() {
       const GraphNode &from = graph.nodes[edge.from], &to = graph.nodes[edge.to];
       double x1 = from.x + from.width / 2, y1 = from.y + from.height, x2 = to.x + to.width / 2,
              y2 = to.y;
+      double bendX = 0, bendY = std::max(12.0, (y2 - y1) / 2);
       if (kept) {
         x1 = from.x + from.width;
         y1 = from.y + from.height / 2;
         x2 = to.x;
         y2 = to.y + to.height / 2;
-        double bend = std::max(40.0, (x2 - x1) / 2);
-        add("<path class=\"kept\" d=\"M{:.0f} {:.0f}C{:.0f} {:.0f} {:.0f} {:.0f} {:.0f} "
-            "{:.0f}\"><title>{} kept</title></path>",
-            x1, y1, x1 + bend, y1, x2 - bend, y2, x2, y2, readableBytes(double(edge.bytes)));
-      } else {
-        double bend = std::max(12.0, (y2 - y1) / 2);
-        add("<path class=\"edge\" d=\"M{:.0f} {:.0f}C{:.0f} {:.0f} {:.0f} {:.0f} {:.0f} "
-            "{:.0f}\"><title>{}</title></path>",
-            x1, y1, x1, y1 + bend, x2, y2 - bend, x2, y2, readableBytes(double(edge.bytes)));
+        bendX = std::max(40.0, (x2 - x1) / 2);
+        bendY = 0;
       }
+      add("<path class=\"{}\" d=\"M{:.0f} {:.0f}C{:.0f} {:.0f} {:.0f} {:.0f} {:.0f} "
+          "{:.0f}\"><title>{}{}</title></path>",
+          kept ? "kept" : "edge", x1, y1, x1 + bendX, y1 + bendY, x2 - bendX, y2 - bendY, x2, y2,
+          readableBytes(double(edge.bytes)), kept ? " kept" : "");
     }
   for (const GraphNode &node : graph.nodes) {
     const json &command = commands[size_t(node.command)];
