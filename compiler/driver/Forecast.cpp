@@ -284,11 +284,7 @@ private:
     std::optional<Compiled> made = compiled(last ? withReduce(config, "each") : config);
     if (made && last && last->forecast.fits && !isBetter(made->forecast, last->forecast))
       return last->forecast;
-    return forecastIn(made);
-  }
-
-  static std::optional<Forecast> forecastIn(const std::optional<Compiled> &compiled) {
-    return compiled ? std::optional(compiled->forecast) : std::nullopt;
+    return made ? std::optional(made->forecast) : std::nullopt;
   }
 
   static Config withReduce(Config config, const char *reduce) {
