@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <ranges>
 
 using namespace lmc;
 using nlohmann::json;
@@ -95,6 +96,24 @@ json hostCopyReport(const plan::Plan &plan) {
   return {{"rank_bytes", rank}, {"node_bytes", node}};
 }
 
+// Describes the peak of the worst function, with the largest buffers of that moment; null for a
+// plan without one.
+json peakReport(const plan::Plan &plan, const MemoryTimeline &timeline) {
+  if (timeline.worst < 0)
+    return nullptr;
+  const FunctionMemory &worst = timeline.functions[size_t(timeline.worst)];
+  const plan::Function &function = *plan.functions()->Get(unsigned(timeline.worst));
+  json peak = {{"function", function.name()->str()},
+               {"command", worst.peakCommand},
+               {"source", text(function.commands()->Get(unsigned(worst.peakCommand))->source())},
+               {"largest", json::array()}};
+  for (const auto &buffer : worst.largest | std::views::take(kLargestShown))
+    peak["largest"].push_back({{"source", buffer.source},
+                               {"category", categoryName(buffer.category)},
+                               {"bytes", buffer.bytes}});
+  return peak;
+}
+
 json memoryReport(const plan::Plan &plan, const MemoryTimeline &timeline,
                   const cost::DeviceSpec &spec) {
   json memory;
@@ -156,19 +175,8 @@ json memoryReport(const plan::Plan &plan, const MemoryTimeline &timeline,
       memory["phases"].push_back(std::move(entry));
     }
   }
-  if (timeline.worst >= 0) {
-    const FunctionMemory &worst = timeline.functions[size_t(timeline.worst)];
-    const plan::Function &function = *plan.functions()->Get(unsigned(timeline.worst));
-    memory["peak"] = {
-        {"function", function.name()->str()},
-        {"command", worst.peakCommand},
-        {"source", text(function.commands()->Get(unsigned(worst.peakCommand))->source())},
-        {"largest", json::array()}};
-    for (size_t i = 0; i < std::min(worst.largest.size(), kLargestShown); ++i)
-      memory["peak"]["largest"].push_back({{"source", worst.largest[i].source},
-                                           {"category", categoryName(worst.largest[i].category)},
-                                           {"bytes", worst.largest[i].bytes}});
-  }
+  if (json peak = peakReport(plan, timeline); !peak.is_null())
+    memory["peak"] = std::move(peak);
   return memory;
 }
 
@@ -635,15 +643,12 @@ std::string lmc::budgetError(const plan::Plan &plan, const std::string &path, ui
   for (const auto &[bytes, category] : largestFirst(breakdown(plan, timeline)))
     if (bytes * 1000 >= double(planned))
       message += fmt::format("  {:>14}  {}\n", readableBytes(bytes), category);
-  if (timeline.worst >= 0) {
-    const FunctionMemory &worst = timeline.functions[size_t(timeline.worst)];
-    const plan::Function &function = *plan.functions()->Get(unsigned(timeline.worst));
+  if (const json peak = peakReport(plan, timeline); !peak.is_null()) {
     message += fmt::format("  the largest buffers at the peak ({}, command {}, {}):\n",
-                           function.name()->str(), worst.peakCommand,
-                           text(function.commands()->Get(unsigned(worst.peakCommand))->source()));
-    for (size_t i = 0; i < std::min(worst.largest.size(), kBuffers); ++i)
-      message += fmt::format("  {:>14}  {:<12} {}\n", readableBytes(double(worst.largest[i].bytes)),
-                             categoryName(worst.largest[i].category), worst.largest[i].source);
+                           word(peak, "function"), number(peak, "command"), word(peak, "source"));
+    for (const json &buffer : peak["largest"] | std::views::take(kBuffers))
+      message += fmt::format("  {:>14}  {:<12} {}\n", bytesOf(buffer["bytes"]),
+                             word(buffer, "category"), word(buffer, "source"));
   }
   message.pop_back();
   return message;
