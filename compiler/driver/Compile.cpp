@@ -520,13 +520,8 @@ LogicalResult Driver::finish() {
 // Records the link rates that the plan's predictions assume.
 void Driver::describeLinks(const plan::Plan &plan) {
   auto add = [&](plan::LinkKind kind, const cost::LinkModel &link, uint32_t ends) {
-    if (ends < 2)
-      return;
-    plan::LinkT &entry = details.links.emplace_back();
-    entry.kind = kind;
-    entry.base = link.base;
-    entry.latency = link.latency;
-    entry.bandwidth = link.bandwidth;
+    if (ends > 1)
+      details.links.push_back({{}, kind, link.base, link.latency, link.bandwidth});
   };
   add(plan::LinkKind::Device, spec->deviceLink, plan.devices_per_node());
   add(plan::LinkKind::Node, spec->nodeLink, plan.nodes());
@@ -537,10 +532,7 @@ void Driver::describeLinks(const plan::Plan &plan) {
         (axis == plan::Axis::ExpertShard && plan.expert_ranks() == 1))
       continue;
     const cost::AllGatherLine line = cost::allGatherLine(group, *spec);
-    plan::AxisSpeedT &entry = details.axisSpeeds.emplace_back();
-    entry.axis = axis;
-    entry.latency = line.latency;
-    entry.bandwidth = line.bandwidth;
+    details.axisSpeeds.push_back({{}, axis, line.latency, line.bandwidth});
   }
 }
 
