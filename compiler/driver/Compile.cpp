@@ -39,25 +39,23 @@ class Driver {
 public:
   Driver(Config config, const CompileOptions &options, MLIRContext &context);
 
-  // Runs the phases from `from` to the buffers phase, or to the last requested phase if that comes
-  // earlier. `module` is the input of `from`; it is null for Phase::Model.
+  // Runs the phases from `from` to the buffers phase, or to an earlier last requested phase.
+  // `module` is the input of `from`; it is null for Phase::Model.
   LogicalResult plan(Phase from, OwningOpRef<ModuleOp> module);
 
   // Runs the codegen and emit phases.
   LogicalResult finish();
 
-  // Returns the predicted number of tokens per second of one device.
+  // Returns the predicted tokens per second of one device.
   FailureOr<double> tokensPerSecond();
 
   uint64_t peakBytes() const { return plannedBytes(*result.module); }
 
-  // Moves the result out of the driver. Must be called after all phases.
   CompileResult take() {
     result.times = std::move(phases.times);
     return std::move(result);
   }
 
-  // Returns the reports of the phases, by their names in the plan (docs/explain.md).
   nlohmann::json &reports() { return phases.reports; }
 
   CompileResult result;
@@ -99,14 +97,13 @@ private:
   PlanDetails details;
   bool choosesLossChunk = false;
   bool isAttempt = false;    // true if the plan may not be the final one: no dumps, no printed IR
-  bool hasSmaller = false;   // true if, should the plan not fit, a smaller one will be tried
+  bool hasSmaller = false;   // true if a smaller plan is tried after one that does not fit
   double fastestRate = 0;    // tokens/s of the fastest plan that planFastest() has found so far
-  // The maximum tokens/s that any plan of the job could reach. Set only if the job was not planned
-  // because this rate is below `fastestRate`.
+  // The maximum tokens/s of any plan of the job, if the job was not planned because this rate is
+  // below `fastestRate`.
   std::optional<double> mostRate;
-  // Models with fewer layers after the distribute phase, for the search. The keys are the number of
-  // layers and those settings that an earlier phase reads and that the search or planFastest()
-  // changes.
+  // Models with fewer layers after the distribute phase. The keys are the number of layers and the
+  // changing settings that the phases before read: distributed.reduce and memory.lossChunk.
   std::map<std::tuple<int64_t, std::string, int64_t>, OwningOpRef<ModuleOp>> shorter;
   Result<cost::DeviceSpec> spec;
   std::unique_ptr<cost::CostModel> model; // built from an empty spec if the job has none
@@ -241,8 +238,8 @@ LogicalResult Driver::planFrom(Phase from) {
                      [&] { return planMemory(sizes); });
 }
 
-// Plans the job with each value of a setting of `config`, and takes the fastest plan within the
-// budget; of equally fast plans, the smallest. The last of `values` must take the least memory.
+// Plans the job with each value of `setting`, a member of `config`. Takes the fastest plan within
+// the budget; of equally fast plans, the smallest. The last of `values` must take the least memory.
 // `plan` makes a plan from result.module. The report `key` lists the attempts.
 LogicalResult Driver::planFastest(StringRef key, ArrayRef<StringRef> values, std::string &setting,
                                   llvm::function_ref<LogicalResult()> plan) {
@@ -349,12 +346,11 @@ LogicalResult Driver::planNamedMode() {
   return success();
 }
 
-// The number of candidates that are planned, for up to a second each, to find the smallest plan of
-// a job that does not fit. With tight bounds, one or two are enough.
+// The number of candidates that are planned to find the smallest plan of a job that does not fit.
 static constexpr size_t kMaxSmallest = 4;
 
-// A plan counts as too slow only if it is still too slow at this multiple of its predicted
-// tokens/s. Predictions by probes of a short model are within a few percent of whole plans.
+// Rates that probes of a short model predict are multiplied by this before they count as too slow.
+// They differ from those of whole plans by a few percent.
 static constexpr double kSureFactor = 1.1;
 
 FailureOr<ModuleOp> Driver::shorterModel(int64_t layers) {
@@ -372,8 +368,7 @@ FailureOr<ModuleOp> Driver::shorterModel(int64_t layers) {
   return *known;
 }
 
-// Returns true if the state alone is certain to exceed the budget. Two short models give the bytes
-// that each additional layer adds.
+// Returns true if the state alone certainly exceeds the budget. Extrapolates from two short models.
 FailureOr<bool> Driver::isStateTooLarge() {
   constexpr int64_t kFew = 3, kMore = 6;
   constexpr double kSure = 1.02;
@@ -536,8 +531,8 @@ void Driver::describeLinks(const plan::Plan &plan) {
   }
 }
 
-// Adds to `details` what is known only from an emitted plan: the predicted times of its commands,
-// the warnings about the commands, and its links. `result.plan` was emitted only to be measured.
+// Adds to `details` what only an emitted plan tells: the predicted times of its commands, warnings
+// about them, and its links.
 void Driver::price() {
   const plan::Plan &plan = *plan::GetPlan(result.plan.data());
   std::vector<std::string> warnings = config.warnings;
@@ -600,7 +595,7 @@ static nlohmann::json microBatchNotes(const MicroBatchResult &found) {
   return {{"attempts", std::move(attempts)}};
 }
 
-// Plans the job with several micro-batch sizes, one after the other, and finishes the best plan.
+// Plans the job with several micro-batch sizes, and finishes the best plan.
 static FailureOr<CompileResult>
 compileBestMicroBatch(const Config &config, const CompileOptions &options, MLIRContext &context) {
   const bool isShown = options.compileTo < Phase::Emit || !options.dumpDirectory.empty() ||
@@ -649,7 +644,7 @@ compileBestMicroBatch(const Config &config, const CompileOptions &options, MLIRC
 
 FailureOr<CompileResult> lmc::compile(const Config &config, const CompileOptions &options,
                                       MLIRContext &context) {
-  // A compile that ends before the memory phase does not need the final micro-batch size.
+  // The phases before the memory phase do not need the final micro-batch size.
   if (config.training.microBatchAuto && options.compileTo >= Phase::Memory)
     return compileBestMicroBatch(config, options, context);
   Driver driver(config, options, context);

@@ -17,18 +17,16 @@ struct CompileResult {
   std::string plan;                         // the bytes of the plan file; "" before Emit
   std::vector<PhaseTime> times;             // per phase, summed over all attempts and all threads
   uint64_t budgetBytes = 0;                 // the budget of the plan; 0: no limit
-  // True if the plan meets the budget. Otherwise the plan is the smallest possible one, without
-  // code, and `smallestBudget` is the minimum budget with which the job would compile.
-  bool fits = true;
-  uint64_t smallestBudget = 0;
+  bool fits = true; // false: the plan exceeds the budget. It is then the smallest one, without code
+  uint64_t smallestBudget = 0; // if it does not fit: the minimum budget that would work
 };
 
-// Compiles the job `config`. Diagnostics go to the handler of `context`; a failure means that at
-// least one error was reported. A plan that exceeds the budget is no failure (see `fits`).
+// Compiles the job `config`. Reports every failure to the diagnostics of `context`. A plan that
+// exceeds the budget is no failure (see `fits`).
 mlir::FailureOr<CompileResult> compile(const Config &config, const CompileOptions &options,
                                        mlir::MLIRContext &context);
 
-// Compiles `module` from phase `from` on. The module must have the form that phase `from` expects.
+// Compiles `module`, which must have the form that phase `from` expects, from that phase on.
 // `config` gives the target and the facts about the job that a plan stores.
 mlir::FailureOr<CompileResult> compileModule(mlir::OwningOpRef<mlir::ModuleOp> module, Phase from,
                                              const Config &config, const CompileOptions &options);

@@ -1,23 +1,21 @@
 // Quick forecasts save time in three ways.
 //
-// * The plan is measured on models with 3 and 6 layers; each additional layer adds a third of their
-//   difference. The bytes of the workspace are its lower bound, which grows evenly with the layers;
-//   packing adds less than 0.4% (compiler/algorithms/PackingSearch.h).
-// * Keys that are "auto" (memory.recompute, memory.loss_chunk, distributed.overlap,
-//   distributed.reduce_gradients and distributed.reshard_after_forward) are not searched if the
-//   plan that is taken as the fastest fits. That plan keeps every value, has the fastest known
-//   chunk and the most overlap, sums gradients in the last micro-step, and keeps weights if that
-//   saves time. If even the smallest plan does not fit (it recomputes whole layers, has the
-//   smallest chunk and no overlap, sums gradients in each micro-step and keeps no weights), no plan
-//   does.
-// * Some callers only ask whether a job reaches a certain rate. The job is not compiled if even the
-//   plan that is taken as the fastest is more than 2% below the rate.
+// * They measure models with 3 and 6 layers; each additional layer adds a third of the difference.
+//   The bytes of the workspace are its lower bound. Packing adds less than 0.4% to it
+//   (compiler/algorithms/PackingSearch.h).
+// * They do not search the best values of keys that are "auto". They assume that the fastest plan
+//   keeps every value, has the fastest known chunk and the most overlap, and sums gradients in the
+//   last micro-step. If this plan fits, it is the forecast. The smallest plan recomputes whole
+//   layers, has the smallest chunk and no overlap, and sums gradients in each micro-step. If it
+//   does not fit, no plan does.
+// * Some callers only ask whether a job reaches a certain rate. If even the fastest plan is more
+//   than 2% below the rate, the job is not compiled.
 //
 // All other jobs are compiled: those whose smallest plan fits and whose fastest does not, those
 // within 2% of the budget, and those with few layers.
 //
-// All jobs of a call share their compiles, because several strategies often lead to the same plan:
-// ZeRO-2 is ZeRO-1 if it sums gradients in the last micro-step, or if there is only one micro-step.
+// Several strategies often lead to the same plan, which is compiled once. ZeRO-2 is ZeRO-1 if it
+// sums gradients in the last micro-step, or if there is only one micro-step.
 #include "compiler/driver/Forecast.h"
 
 #include "compiler/cost/PlanCost.h"
@@ -81,7 +79,7 @@ Forecast lmc::forecastOf(const plan::Plan &plan, const CompileResult &result,
 }
 
 bool lmc::isLikelyTooLarge(const Config &config, const Config &own, const plan::Plan &plan) {
-  // The bytes of state that the ranks of a group divide among themselves, over all these ranks.
+  // The bytes of state of all ranks that divide it among themselves.
   const double state =
       double(plan.arenas()->Get(0)->bytes()) * double(own.distributed.shardRanks());
   return plan.memory_budget() > 0 &&
@@ -97,8 +95,7 @@ struct Compiled {
   double flopsPerToken = 0;
 };
 
-// Returns a job that compiles to the same plan as `config`, and is equal for all strategies that
-// give this plan.
+// Returns a job with the same plan as `config`; the result is equal for all jobs with this plan.
 Config simplest(Config config) {
   DistributedConfig &distributed = config.distributed;
   if (config.training.gradientAccumulationSteps == 1)
@@ -235,11 +232,10 @@ public:
 
 private:
   static constexpr std::array<int64_t, 2> kLayers = {3, 6};
-  // The maximum relative difference between a quick forecast and a compiled plan, in bytes and in
-  // tokens/s.
+  // The maximum relative error of a quick forecast, in bytes and in tokens/s.
   static constexpr double kMargin = 0.02;
 
-  // Returns true if it is certain that the job fits (`fits`), or that it does not (not `fits`).
+  // Returns true if the job certainly fits (with `fits`), or certainly does not (without).
   static bool isClear(const Forecast &forecast, bool fits) {
     const double budget = double(forecast.budgetBytes), peak = double(forecast.peakBytes);
     return fits ? budget == 0 || peak < budget * (1 - kMargin)
@@ -271,8 +267,7 @@ private:
     return made;
   }
 
-  // Compiles the job with each way to sum gradients, as compile() does for a job that leaves this
-  // open. A job that results from several strategies is compiled once.
+  // Compiles the job with each way to sum gradients, as compile() does if the job leaves this open.
   std::optional<Forecast> exact(const Config &config) {
     std::optional<Compiled> last;
     if (config.distributed.choosesReduce() && config.training.gradientAccumulationSteps > 1 &&

@@ -20,8 +20,8 @@ struct Forecast {
   double tokensPerSecond = 0; // of one device
   double mfuCausal = 0;
   double exposedSeconds = 0; // seconds per step in which the device waits for communication
-  // True if the job is certain to be slower than ForecastJob::leastRate. The figures are then those
-  // of a plan that is at least as fast as the job's; nothing more is known of the job.
+  // True if the job is certainly slower than ForecastJob::leastRate. The figures are then those of
+  // a plan that is at least as fast as the job's.
   bool isTooSlow = false;
 };
 
@@ -35,14 +35,12 @@ KnownChunks knownChunks(const plan::Plan &plan);
 
 struct ForecastJob {
   Config config;
-  // If true, the forecast takes a third of the time, and may differ by up to 1% from that of the
-  // compiled plan (Forecast.cpp has the method).
+  // If true, the forecast takes a third of the time, and differs by at most 1% from the compiled
+  // plan (Forecast.cpp has the method).
   bool isQuick = false;
   KnownChunks chunks; // the chunks that a quick forecast may use
-  // If true, the forecast tries the plan with the fewest bytes first. This changes only the order
-  // of the attempts.
-  bool isLikelyTooLarge = false;
-  // If the job is slower than this rate, in tokens/s of one device, the forecast need only say so
+  bool isLikelyTooLarge = false; // if true, the plan with the fewest bytes is tried first
+  // Tokens/s of one device. Of a slower job, the forecast need only say that it is slower
   // (Forecast::isTooSlow). 0: the forecast is always complete.
   double leastRate = 0;
 };
@@ -54,8 +52,7 @@ bool isLikelyTooLarge(const Config &config, const Config &own, const plan::Plan 
 // Returns the forecast of a job that was compiled to `result`, whose plan is `plan`.
 Forecast forecastOf(const plan::Plan &plan, const CompileResult &result, const Config &config);
 
-// Returns one forecast for each job, or the first error. Compiles several jobs at the same time, on
-// the threads of this machine.
+// Returns one forecast for each job, or the first error. Uses all threads of this machine.
 llvm::Expected<std::vector<Forecast>> forecast(llvm::ArrayRef<ForecastJob> jobs,
                                                const CompileOptions &options);
 

@@ -16,21 +16,19 @@ using nlohmann::json;
 
 namespace {
 
-// A change that a hint may propose, and the job with this change. Of several changes of one kind
-// (for example smaller micro-batches), the hints show one: the first that suffices, or else the one
-// that needs the fewest bytes.
+// A change that a hint may propose. Of the changes of one kind (for example smaller micro-batches),
+// the hints show the first that suffices, or else the one that needs the fewest bytes.
 struct Change {
   enum Kind { Optimizer, Recompute, MicroBatch, Strategy, Devices } kind;
   std::string text; // the keys of the TOML file and their values
-  Config config;
+  Config config;    // the job with the change
 };
 
-// Lists all changes of a job that hints may propose, so that the job fits its memory budget.
+// All changes of a job that hints may propose.
 class Changes {
 public:
   Changes(const Config &config, const plan::Plan &plan);
-  // Returns the last change of each kind, all in one job, except changes that need additional
-  // devices.
+  // Returns one job with the last change of each kind, except changes of the devices.
   Change together() const;
 
   std::vector<Change> list;

@@ -5,7 +5,7 @@
 
 namespace lmc {
 
-// Registers all targets (compiler/kernels/Target.h). registerDialects and registerPasses call it.
+// registerDialects and registerPasses call it.
 void registerTargets();
 void registerDialects(mlir::DialectRegistry &registry);
 void registerPasses();
