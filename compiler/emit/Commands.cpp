@@ -12,7 +12,6 @@ using namespace lmc;
 
 namespace {
 
-// Fills the body of the plan file's command for each kind of command.
 class BodyEmitter {
 public:
   explicit BodyEmitter(const PlanNumbers &numbers) : numbers(numbers) {}

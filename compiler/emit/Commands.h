@@ -13,7 +13,7 @@
 
 namespace lmc {
 
-// Maps the kernels and slices that commands refer to to their numbers in the plan file.
+// The numbers in the plan file of the kernels and slices that commands name.
 struct PlanNumbers {
   llvm::StringMap<uint32_t> kernels; // by the kernel's symbol
   // The other fields describe the function whose commands are emitted.
@@ -24,8 +24,8 @@ struct PlanNumbers {
   bool hasTwoCollectiveStreams = false;
 };
 
-// Returns the table of `command`, with the kernels that `code` launches for it. Fails, with an
-// error at the op, if the op is not a command.
+// Returns the table of `command`, with the kernels that `code` launches for it. Reports an error if
+// the op is not a command.
 mlir::FailureOr<std::unique_ptr<plan::CommandT>>
 emitCommand(mlir::Operation &command, const PlanNumbers &numbers, const codegen::TargetCode &code);
 

@@ -48,7 +48,7 @@ private:
   llvm::StringMap<uint32_t> arenas;
   llvm::StringMap<uint32_t> variableSlices;
   PlanNumbers numbers;
-  // Per kernel, its traffic: it writes the initial values of several variables.
+  // Per kernel that writes initial values, its traffic over all variables.
   std::map<size_t, codegen::GlobalBytes> initializerBytes;
 };
 
@@ -153,9 +153,8 @@ void Emitter::addSettings() {
   }
 }
 
-// Returns the index of the kernel that writes the initial values of a variable of `type`, and adds
-// its traffic to initializerBytes; returns -1 if no kernel is needed. A copy reads elements of type
-// `source`.
+// Returns the index of the kernel that writes the initial values of a variable of `type`; -1 if no
+// kernel is needed. Adds its traffic to initializerBytes. A copy reads elements of type `source`.
 FailureOr<int32_t> Emitter::initializerKernel(lm::InitAttr init, RankedTensorType type,
                                               Type source) {
   FailureOr<std::optional<codegen::TargetCode::Initializer>> launch =
@@ -175,7 +174,7 @@ static std::string parameterOf(StringRef name, lm::VariableKind kind) {
   return name.drop_back(lm::stateName("", kind).size()).str();
 }
 
-// Returns a tensor of `variable` with the fields that all of the variable's tensors share.
+// Returns a tensor of `variable`; sets only the fields that all tensors of the variable have.
 static std::unique_ptr<fb::VariableT> variableOf(plan_ir::VariableOp variable, std::string name,
                                                  uint32_t slice, lm::InitAttr init) {
   auto entry = std::make_unique<fb::VariableT>();
@@ -189,7 +188,7 @@ static std::unique_ptr<fb::VariableT> variableOf(plan_ir::VariableOp variable, s
   return entry;
 }
 
-// Adds the tensors of `variable`, which is this rank's piece of them. They share the piece's slice.
+// Adds the tensors of which `variable` is this rank's piece. They share the slice of the piece.
 void Emitter::addSharded(plan_ir::VariableOp variable) {
   for (auto tensor : variable.getShardedAttr().getAsRange<lm::ShardedAttr>()) {
     auto entry = variableOf(variable, tensor.getName().str(),

@@ -26,8 +26,8 @@ struct PlanDetails {
   std::optional<ModelCounts> counts; // if absent, the plan states zeros
   uint64_t memoryBudget = 0;                 // bytes; 0: none
   nlohmann::json reports = nlohmann::json::object(); // the reports by name: "recompute", "fusion"
-  // If true, only the bytes and times of the plan are needed. The plan then has no settings, no
-  // variables, no text of kernels and no fingerprint.
+  // If true, the plan has no settings, variables, texts of kernels or fingerprint: only its bytes
+  // and times are needed.
   bool onlyMeasures = false;
   // The link rates that the predictions assume; empty for one rank and without a spec.
   std::vector<plan::LinkT> links;
@@ -42,8 +42,8 @@ inline PlanDetails measuredDetails() {
   return details;
 }
 
-// Serializes `module` (plan level, with its kern.kernel ops) into the bytes of a plan
-// file: the FlatBuffer of ground/plan/plan.fbs and its trailer.
+// Writes the plan file of `module` (plan dialect, with its kern.kernel ops) to `bytes`: the
+// FlatBuffer of ground/plan/plan.fbs and its trailer.
 mlir::LogicalResult emitPlan(mlir::ModuleOp module, const Config &config,
                              const PlanDetails &details, std::string &bytes);
 

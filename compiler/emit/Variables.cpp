@@ -78,9 +78,8 @@ SmallVector<NamedRows> lmc::namedRows(plan_ir::VariableOp variable, const Symbol
     return {{variable.getSymName().str(), variable.getParameter().value_or("").str(), type, 0,
              variable.getInit()}};
   bool own = owner == variable;
-  // A parameter has named parts. The variable with the scales of its moment blocks may have another
-  // number of rows; each named part then takes the same share of these rows as of the parameter's
-  // rows.
+  // The scales of a parameter's moments may have fewer rows than the parameter. Each named part has
+  // the same share of both.
   int64_t ownerRows = cast<RankedTensorType>(owner.getType()).getDimSize(0);
   SmallVector<NamedRows> rows;
   int64_t first = 0;
@@ -109,8 +108,7 @@ static bool isSaved(lm::VariableKind kind) {
 
 std::string lmc::modelFingerprint(ModuleOp module, StringRef job) {
   SymbolTable symbols(module);
-  // Sorts the lines by the names in checkpoints, so that the fingerprint does not depend on how
-  // compiler passes merged the variables.
+  // Lines with names of checkpoints, sorted, do not depend on how passes merged the variables.
   std::vector<std::string> lines;
   for (auto variable : module.getOps<plan_ir::VariableOp>())
     if (isSaved(variable.getKind()) && !variable.getAnonymous())

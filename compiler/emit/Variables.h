@@ -15,17 +15,14 @@ struct NamedRows {
   mlir::RankedTensorType type;
   int64_t first; // first row within the variable
   lm::InitAttr init;
-  // If columns of padding lie between rows, the number of elements from the start of a row to the
-  // start of the next; else 0.
-  int64_t pitch = 0;
+  int64_t pitch = 0; // elements from the start of a row to the next; 0: rows have no padding
 };
 
-// Returns the named parts of `variable`, or the whole variable if it has none. `symbols` is the
-// symbol table of its module.
+// Returns the named parts of `variable`, or the whole variable if it has none.
 llvm::SmallVector<NamedRows> namedRows(plan_ir::VariableOp variable,
                                        const mlir::SymbolTable &symbols);
 
-// Returns the dtype of an element type. Fails, with an error at `op`, if plans have no such dtype.
+// Returns the dtype of an element type. Reports an error at `op` if plans have no such dtype.
 mlir::FailureOr<plan::DType> dtypeOf(mlir::Operation *op, mlir::Type element);
 
 // These enums have the same numbers in the dialects and in the plan file.
@@ -40,11 +37,11 @@ inline plan::Axis axisOf(plan_ir::Axis axis) { return plan::Axis(axis); }
 
 plan::Category categoryOf(lm::VariableKind kind);
 
-// Leaves the initializer's kernel unset.
+// Does not set the initializer's kernel.
 std::unique_ptr<plan::InitializerT> initializerOf(lm::InitAttr init);
 
-// Returns a hash, in 16 hexadecimal digits, of everything on which a checkpoint and a plan must
-// agree: the names, shapes and dtypes of all parameters and moments, and `job`, a text of the rest.
+// Returns a hash, in 16 hexadecimal digits, of what a checkpoint and a plan must share: the names,
+// shapes and dtypes of all parameters and moments, and `job`, a text of the rest.
 std::string modelFingerprint(mlir::ModuleOp module, llvm::StringRef job);
 
 } // namespace lmc

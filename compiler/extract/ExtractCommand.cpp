@@ -33,18 +33,18 @@ public:
     add(name, slice, true, int64_t(bound));
     count(slice);
   }
-  // Adds a result that must be equal to its reference: an index, a count or a copy.
+  // Adds a result that must equal its reference: an index, a count or a copy.
   void exact(StringRef name, uint32_t slice) {
     add(name, slice, /*isInput=*/false);
     count(slice);
   }
-  // Adds a result that rounding may make different from its reference, which is in f64.
+  // Adds a result that is rounded, unlike its reference in f64.
   void result(StringRef name, uint32_t slice) {
     exact(name, slice);
     program.arrays.back().allowRoundingTo(program.arrays.back().type);
   }
-  // Adds a result whose elements are sums of many products, whose rounding depends on their order.
-  // With `accumulates`, the sums are added to random initial values of the result.
+  // Adds a result of sums of many products. With `accumulates`, they are added to its random
+  // initial values.
   void sumOfProducts(StringRef name, uint32_t slice, bool accumulates = false) {
     result(name, slice);
     Array &sum = program.arrays.back();
@@ -54,14 +54,12 @@ public:
     if (accumulates)
       count(slice);
   }
-  // Defines the constant kNAME of the program with the value of the command's field `name`.
+  // Defines the constant kNAME of the program.
   void field(StringRef name, uint64_t value) { constant("int64_t", name, Twine(value)); }
   void field(StringRef name, bool value) { constant("bool", name, boolText(value)); }
   void field(StringRef name, double value) {
     constant("double", name, formatv("{0}", format("%.17g", value)).str());
   }
-  // Returns the program. If the launches are different ways to compute the command, the program has
-  // only launch `way`.
   Expected<Program> finish(size_t way) {
     if (!hasText(program.main))
       return fail("a {0} has no text in compiler/extract/text that checks it", program.main);
@@ -117,8 +115,7 @@ public:
     add(left, whole ? int64_t(product.a()) : -1, true);
     add("weight", whole ? int64_t(product.b()) : -1, true);
   }
-  // Adds a result. Values on the way to it are rounded to bf16 several times. Where the terms of a
-  // sum cancel, the error is small compared with the typical value, not with the sum.
+  // Adds a result. Values on the way to it are rounded to bf16 several times.
   void result(StringRef name, uint32_t slice, bool isInput = false) {
     add(name, slice, isInput);
     program.arrays.back().relative = program.arrays.back().absolute = 0x1p-6;

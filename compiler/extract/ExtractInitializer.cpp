@@ -27,8 +27,8 @@ static std::string cpuNormals() {
   return includes + "\nnamespace cpu {\n" + body + "} // namespace cpu\n\n";
 }
 
-// Returns the C++ text of `double expected(int64_t i)`, which returns element i before it is
-// rounded to the variable's type, computed as in runtime/step/Initializer.cpp.
+// Returns the C++ text of `double expected(int64_t i)`, which computes the unrounded element i as
+// runtime/step/Initializer.cpp does.
 static std::string expectedValue(const plan::Initializer &how) {
   std::string before, body;
   switch (how.kind()) {
@@ -57,8 +57,7 @@ static std::string expectedValue(const plan::Initializer &how) {
   return "\n" + before + "static double expected(int64_t i) {\n" + body + "}\n";
 }
 
-// Returns the allowed relative error of a RoPE table, because the libraries of CPU and CUDA may
-// round cos and sin differently.
+// Returns the allowed relative error of a RoPE table: CPU and CUDA round cos and sin differently.
 static double unitOf(plan::DType type) {
   return type == plan::DType::F64 ? 1e-15 : type == plan::DType::F32 ? 0x1p-23 : 0x1p-7;
 }

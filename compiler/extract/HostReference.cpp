@@ -120,8 +120,7 @@ std::string Printer::constant(Attribute value) {
 }
 
 static std::string compared(arith::CmpFPredicate predicate, StringRef a, StringRef b) {
-  // An unordered comparison (true if an operand is NaN) is the negation of the opposite ordered
-  // comparison.
+  // An unordered comparison (true if an operand is NaN) negates the opposite ordered comparison.
   static constexpr const char *texts[] = {
       "false",                      // AlwaysFalse
       "({0} == {1})",               // OEQ
@@ -162,8 +161,8 @@ static std::string wrapped(Type type, const llvm::Twine &value) {
   return ("(" + value + ")").str();
 }
 
-// Prints an op of a linalg.generic's body as an expression of its operands `x`. In the printed
-// code, floats are double, integers are int64_t, and i1 is bool.
+// Prints an op of a linalg.generic's body as an expression of its operands `x`. Printed floats are
+// double, integers are int64_t, and i1 is bool.
 std::string Printer::scalar(Operation *op, ArrayRef<std::string> x, linalg::GenericOp generic) {
   Type to = op->getResult(0).getType();
   auto infix = [&](StringRef sign) { return formatv("({0} {1} {2})", x[0], sign, x[1]).str(); };
@@ -251,8 +250,8 @@ std::string Printer::scalar(Operation *op, ArrayRef<std::string> x, linalg::Gene
       });
 }
 
-// Prints the declarations of all values that `yielded` depends on, in order, and adds to `names`
-// the expression of each. On entry, `names` contains the expressions of the accumulators.
+// Prints the declarations of all values that `yielded` depends on, and adds each value's expression
+// to `names`. The caller has added those of the accumulators.
 std::string Printer::statements(linalg::GenericOp generic, Value yielded, StringRef indent,
                                 DenseMap<Value, std::string> &names) {
   std::string made;
@@ -297,9 +296,8 @@ void Printer::elementwise(OpResult tensor, linalg::GenericOp generic) {
   function(tensor, code + "    return double(" + names[yielded] + ");\n");
 }
 
-// Prints the function of a reduction's result. For one element it sets acc = init, and then acc =
-// body(acc) in loops over the reduced dimensions. A map stores the elements, so that each is
-// computed only once.
+// Prints the function of a reduction's result: acc = init, then acc = body(acc) in loops over the
+// reduced dimensions. A map stores the elements, so that each is computed only once.
 void Printer::reduction(OpResult tensor, linalg::GenericOp generic) {
   unsigned number = tensor.getResultNumber();
   OpOperand *init = generic.getDpsInitOperand(number);
@@ -329,8 +327,7 @@ void Printer::reduction(OpResult tensor, linalg::GenericOp generic) {
   function(tensor, code + formatv("    return {0}[flat] = acc;\n", memo).str());
 }
 
-// Prints the function of a tensor.insert_slice. An element inside the inserted part comes from the
-// part; any other comes from the tensor that the part is inserted into.
+// Prints the function of a tensor.insert_slice: an element is of the inserted part or of the rest.
 void Printer::part(tensor::InsertSliceOp insert) {
   SmallVector<std::string> inside, indices;
   llvm::SmallBitVector dropped = insert.getDroppedDims();
@@ -404,7 +401,7 @@ int64_t integerBound(kern::KernelOp kernel) {
   return std::min(least == INT64_MAX ? most : least, int64_t(INT32_MAX));
 }
 
-// Returns true if a value in a kernel region depends on 8-bit codes and on no other input.
+// Returns true if a value depends on 8-bit codes and on no other input.
 static bool isOfCodesAlone(Value value) {
   bool isOfCodes = false;
   llvm::SetVector<Value> work;
@@ -421,8 +418,6 @@ static bool isOfCodesAlone(Value value) {
   return isOfCodes;
 }
 
-// Returns true if the kernel region multiplies `factor` with a value that depends only on 8-bit
-// codes.
 static bool scalesCodes(BlockArgument factor) {
   return llvm::any_of(factor.getUses(), [](OpOperand &use) {
     return isa<arith::MulFOp>(use.getOwner()) &&
@@ -458,8 +453,7 @@ FloatType precisionOf(Value result) {
       continue; // also visits the start value if the body reads it
     }
     auto type = dyn_cast<FloatType>(value.getType());
-    // A constant or an input has the same rounded value in the kernel and in the reference, so its
-    // type adds no error.
+    // Constants and inputs are rounded equally in the kernel and in the reference.
     if (type && !isa<arith::ConstantOp, tensor::ExtractOp>(op) && (!least || type.getWidth() < least.getWidth()))
       least = type;
     work.insert(op->operand_begin(), op->operand_end());

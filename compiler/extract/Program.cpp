@@ -53,8 +53,7 @@ std::string Array::print() const {
                  boolText(isPositive), llvm::format("%g", relative), llvm::format("%g", absolute));
 }
 
-// Returns each header once, and then each kernel in a namespace of its own, because helper
-// functions of two kernels may have the same name.
+// Each kernel has a namespace, because helper functions of two kernels may have the same name.
 std::string Program::kernels() const {
   std::string includes, bodies;
   std::vector<const plan::Kernel *> done;

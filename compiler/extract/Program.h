@@ -1,5 +1,4 @@
-// The contents of an extracted program (ExtractKernel.h): tensors, launches of kernels, and a
-// reference.
+// The contents of an extracted program (ExtractKernel.h).
 #pragma once
 
 #include "compiler/cost/PlanCost.h"
@@ -31,8 +30,7 @@ inline bool isInclude(llvm::StringRef line) { return line.trim().starts_with("#i
 
 inline const char *boolText(bool value) { return value ? "true" : "false"; }
 
-// A tensor of the program, printed as a host::Array of compiler/extract/text/harness.cu with its
-// range of random values and its tolerance.
+// A tensor of the program: a host::Array of compiler/extract/text/harness.cu.
 struct Array {
   std::string name;
   const char *type; // name of a host::Type, such as "BF16"
@@ -41,11 +39,10 @@ struct Array {
   bool isInput = true;
   int64_t least = 0, bound = 1;
   bool isPositive = false;
-  double relative = 0, absolute = 0;
+  double relative = 0, absolute = 0; // tolerance: Expected::compare in harness.cu
 
-  // Sets the allowed difference between this result and its reference, which the host computes in
-  // f64. `precision` is the least precise type to which values on the way to the result are
-  // rounded. For floats, `absolute` is a multiple of the typical size of the result's values.
+  // Sets the allowed difference between this result and its reference, which is in f64. `precision`
+  // is the least precise type to which values on the way to the result are rounded.
   void allowRoundingTo(llvm::StringRef precision);
   std::string print() const;
 };
@@ -55,7 +52,6 @@ struct Launch {
   std::vector<size_t> args; // indices into Program::arrays
 };
 
-// The contents of an extracted program.
 struct Program {
   std::vector<Array> arrays;
   std::vector<Launch> launches;
@@ -79,8 +75,8 @@ class CommandProgram {
 public:
   explicit CommandProgram(const plan::Plan &plan) : plan(plan) {}
 
-  // Adds the tensor `slice` as an array. The program's constant kNAME is the array's index; it is
-  // -1 if the slice is absent (negative).
+  // Adds the tensor `slice`. The program's constant kNAME is its index in `arrays`, or -1 if
+  // `slice` is negative (absent).
   void add(llvm::StringRef name, int64_t slice, bool isInput, int64_t bound = 1);
   void add(Array array);
   // Returns the program with launches of all kernels of `command`, or only of number `only`.
@@ -96,9 +92,8 @@ private:
   llvm::DenseMap<uint32_t, size_t> arrayOf; // index of the array for each slice
 };
 
-// Returns the program for the kernels of `command`, whose contents are `op`. If the launches of the
-// command are different ways to compute it, the program has only number `launch`, else all
-// launches.
+// Returns the program for the kernels of `command`, whose contents are `op`. It has all launches of
+// the command, or only number `launch` if each launch is another way to compute the command.
 #define LMC_DECLARE(Name)                                                                          \
   llvm::Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,          \
                                     const plan::Name &op, size_t launch);
