@@ -29,7 +29,7 @@ std::vector<std::string> describe(const plan::Plan &plan, const plan::Command &c
   if (const plan::Launch *launch = command.body_as_Launch()) {
     const plan::Kernel &kernel = *plan.kernels()->Get(launch->kernel());
     lines[0] = kernel.name()->str();
-    // Lists the source ops in order, and counts neighbours of the same name: "lm.add, 2 x lm.cast".
+    // Lists the source ops, with neighbours of the same name counted: "lm.add, 2 x lm.cast".
     std::string ops;
     if (kernel.source_ops())
       for (unsigned i = 0; i < kernel.source_ops()->size();) {
@@ -71,8 +71,7 @@ std::vector<std::string> describe(const plan::Plan &plan, const plan::Command &c
   return lines;
 }
 
-// Places the nodes of the forward or of the backward pass, with their left end at `left`. Returns
-// the width.
+// Places the nodes of one pass to the right of `left`. Returns the width.
 double layOut(BlockGraph &graph, const std::vector<size_t> &members, double left) {
   std::map<size_t, size_t> rank; // node -> row
   size_t rows = 0;
@@ -97,8 +96,8 @@ double layOut(BlockGraph &graph, const std::vector<size_t> &members, double left
   for (size_t node : members)
     byRow[rank[node]].push_back(node);
 
-  // Orders the nodes of each row by the mean position of the nodes that they read, then by that of
-  // the nodes that read them. Repeats this a few times.
+  // Orders each row by the mean position of the nodes that its nodes read, then by that of the
+  // nodes that read them, and repeats this.
   std::map<size_t, double> place;
   auto number = [&](const std::vector<size_t> &row) {
     for (size_t i = 0; i < row.size(); ++i)
@@ -166,7 +165,7 @@ BlockGraph blockGraph(const plan::Plan &plan) {
     return graph;
   graph.layer = layers / 2;
 
-  // Each write so far, with the node of the command that wrote; -1 if it is not part of the layer.
+  // A write, with the node of its command; -1 if the command is not in the layer.
   struct Write {
     const plan::Slice *slice;
     int node;
@@ -191,7 +190,7 @@ BlockGraph blockGraph(const plan::Plan &plan) {
         // State (weights and gradients) is not drawn.
         if (!operand.isRead() || read.function() < 0)
           continue;
-        // Searches the writes backwards until the writer of every byte that is read has been found.
+        // Searches the writes backwards until every byte that is read has a writer.
         std::vector<const plan::Slice *> found;
         for (size_t w = writes.size(); w-- > 0;) {
           if (!overlap(read, *writes[w].slice))

@@ -30,9 +30,9 @@ struct BlockGraph {
   double backwardX = 0; // left end of the backward pass
 };
 
-// Returns the graph of the middle layer of the model in one micro-step: the forward pass on the
-// left, the backward pass on the right, both from top to bottom. Every command is below the
-// commands whose results it reads. The graph is empty for a plan without layers.
+// Returns the graph of the model's middle layer in a micro-step: the forward pass on the left, the
+// backward pass on the right. A command is below those whose results it reads. The graph is empty
+// for a plan without layers.
 BlockGraph blockGraph(const plan::Plan &plan);
 
 } // namespace lmc

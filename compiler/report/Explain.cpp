@@ -29,7 +29,6 @@ constexpr size_t kLargestShown = 10;
 
 std::string text(const flatbuffers::String *string) { return string ? string->str() : ""; }
 
-// Returns a dtype as the configuration writes it, such as "bf16".
 std::string dtypeText(plan::DType dtype) {
   return llvm::StringRef(plan::EnumNameDType(dtype)).lower();
 }
@@ -46,8 +45,7 @@ json categoriesJson(const CategoryBytes &bytes) {
   return entries;
 }
 
-// Divides the memory at the peak into state, live bytes of the workspace, and gaps that nothing
-// uses. The parts sum to the bytes of all arenas.
+// Divides the bytes of all arenas at the peak into the categories, and gaps that nothing uses.
 json breakdown(const plan::Plan &plan, const MemoryTimeline &timeline) {
   CategoryBytes bytes = timeline.state;
   uint64_t arenas = plannedBytes(plan), used = 0;
@@ -66,8 +64,8 @@ json breakdown(const plan::Plan &plan, const MemoryTimeline &timeline) {
   return categories;
 }
 
-// Returns the budget of the plan: the one that the compiler recorded, or else memory.budget, or
-// else all memory that the device spec leaves to a plan.
+// Returns the budget of the plan: the recorded one, or else memory.budget, or else all memory that
+// the device spec leaves to a plan.
 uint64_t budgetOf(const plan::Plan &plan, const cost::DeviceSpec &spec) {
   uint64_t budget = plan.memory_budget();
   std::string_view text = cost::settingOf(plan, "memory.budget");
@@ -76,8 +74,8 @@ uint64_t budgetOf(const plan::Plan &plan, const cost::DeviceSpec &spec) {
   return budget ? budget : cost::usableBytes(spec);
 }
 
-// Returns the bytes of the copy of the state in host memory, from which a running job writes
-// checkpoints and exports; null if the job has no such copy.
+// Returns the bytes of the copy of the state in host memory from which checkpoints and exports are
+// written; null if the job has no such copy.
 json hostCopyReport(const plan::Plan &plan) {
   auto isSet = [&](const char *key, std::string_view no) {
     const std::string_view text = cost::settingOf(plan, key);
@@ -180,9 +178,9 @@ json memoryReport(const plan::Plan &plan, const MemoryTimeline &timeline,
   return memory;
 }
 
-// Returns the FLOPs of matrix products that a micro-step recomputes, as a fraction of the FLOPs
-// that it needs: three times those of a forward pass (for attention 3.5 times). The function eval
-// gives the FLOPs of a forward pass; the result is null if the plan has no eval.
+// Returns the recomputed FLOPs of matrix products of a micro-step, as a fraction of those that it
+// needs: three times those of a forward pass (for attention 3.5 times). The function eval gives the
+// FLOPs of a forward pass; without it the result is null.
 json recomputedFraction(const plan::Plan &plan, const cost::PlanCost &cost) {
   int step = microStep(plan);
   double done = 0, needed = 0;
@@ -329,7 +327,7 @@ private:
   const std::string overlap;
 };
 
-// Returns the links that the plan was compiled for, also if another spec explains the plan.
+// Returns the links that the plan was compiled for.
 json linksOf(const plan::Plan &plan) {
   json links = json::array();
   for (unsigned i = 0; plan.links() && i < plan.links()->size(); ++i) {
@@ -354,7 +352,7 @@ json axisSpeedsOf(const plan::Plan &plan) {
 }
 
 // Returns the collectives of an optimizer step, with one entry for all that do the same. `overlap`
-// is the plan's setting: yes, gathers or no.
+// is yes, gathers or no.
 json commReport(const plan::Plan &plan, const cost::PlanCost &cost, const std::string &overlap) {
   struct Collective {
     std::string function, kind, axis, source, dtype;
@@ -437,8 +435,7 @@ json commReport(const plan::Plan &plan, const cost::PlanCost &cost, const std::s
           {"axis_speeds", axisSpeedsOf(plan)}};
 }
 
-// Returns the totals of the job over all optimizer steps; null if the plan does not state how many
-// there are.
+// Returns the totals over all optimizer steps; null if the plan does not state their number.
 json jobReport(const plan::Plan &plan, const cost::PlanCost &cost) {
   std::string_view text = cost::settingOf(plan, "training.train_iters");
   uint64_t steps = 0;
@@ -509,8 +506,7 @@ codegen::TargetCode::Grid gridOf(const plan::Kernel &kernel) {
           kernel.stack_bytes()};
 }
 
-// Returns the resources of a kernel that has a grid (a CUDA kernel); an empty object for other
-// kernels.
+// Returns the resources of a CUDA kernel; an empty object for other kernels.
 json resourcesReport(const plan::Plan &plan, const plan::Kernel &kernel) {
   if (!kernel.grid())
     return json::object();
@@ -582,7 +578,7 @@ std::vector<std::string> lmc::warningsIn(const plan::Plan &plan) {
   return reportsOf(plan).value("warnings", std::vector<std::string>());
 }
 
-// Returns the value of distributed.overlap: the compiler's choice, or the job's setting.
+// Returns the compiler's choice for distributed.overlap, or the job's setting.
 static std::string overlapOf(const plan::Plan &plan, const json &chosen) {
   std::string setting(cost::settingOf(plan, "distributed.overlap"));
   if (chosen.is_object())
@@ -631,8 +627,6 @@ std::string lmc::budgetError(const plan::Plan &plan, const std::string &path, ui
   constexpr size_t kBuffers = 5;
   MemoryTimeline timeline = memoryTimeline(plan);
   uint64_t planned = plannedBytes(plan);
-  // True if the job itself sets a budget. If not, the budget is the memory that the device spec
-  // leaves.
   const bool isOwn = cost::settingOf(plan, "memory.budget") != "0";
   std::string message = fmt::format(
       "{}: error: {} {}, but the plan needs {}; the smallest budget that works is {} bytes ({})\n"

@@ -23,15 +23,14 @@ struct ExplainSections {
 // Returns the report of a plan on a device as JSON. docs/explain.md documents the keys.
 nlohmann::json explainJson(const plan::Plan &plan, const cost::DeviceSpec &spec);
 
-// Returns the compiler's warnings about a plan, which the plan carries as the report "warnings".
+// Returns the compiler's warnings, which the plan contains as its report "warnings".
 std::vector<std::string> warningsIn(const plan::Plan &plan);
 
 // Returns the report as text for a terminal.
 std::string explainText(const nlohmann::json &report, const ExplainSections &sections);
 
 // Print sections of the report as text. `fusions` has the lists `formed` and `refused` of the
-// section `fusion`. `recompute` is the section `recompute`; its `layers` and `flops_overhead` may
-// be missing.
+// section `fusion`. `recompute` may lack `layers` and `flops_overhead`.
 std::string fusionsText(const nlohmann::json &fusions);
 std::string recomputeText(const nlohmann::json &recompute);
 
@@ -59,9 +58,9 @@ std::string htmlReport(const plan::Plan &plan, const nlohmann::json &report,
 // of live bytes by category. Times are in microseconds and never decrease.
 nlohmann::json traceJson(const plan::Plan &plan, const cost::DeviceSpec &spec);
 
-// Returns the error message for a plan that needs more than `budget` bytes. It lists the bytes by
-// category and by buffer, and names `smallestBudget`, the minimum budget with which the job would
-// compile. The first line starts with "PATH: error: "; the other lines are indented.
+// Returns the error message for a plan that needs more than `budget` bytes: "PATH: error: ...", and
+// indented lines with the bytes by category and by buffer. `smallestBudget` is the minimum budget
+// with which the job would compile.
 std::string budgetError(const plan::Plan &plan, const std::string &path, uint64_t budget,
                         uint64_t smallestBudget);
 

@@ -27,8 +27,8 @@ std::string largest(const json &object, size_t count, const Print &print) {
   return text;
 }
 
-// Returns the distinct names of a list: "swiglu, up_proj". Lines end before column 110; further
-// lines are indented by `indent` spaces.
+// Returns the distinct names of a list: "swiglu, up_proj". Lines end before column 110; all but the
+// first are indented by `indent` spaces.
 std::string listed(const json &names, size_t indent) {
   std::vector<std::string> distinct;
   for (const json &name : names)
@@ -51,8 +51,7 @@ std::string listed(const json &names, size_t indent) {
   return text;
 }
 
-// Replaces each number in the text by '#', so that reasons that differ only in numbers become
-// equal.
+// Replaces each number by '#', so that reasons that differ only in numbers become equal.
 std::string withoutNumbers(const std::string &text) {
   std::string kept;
   for (char c : text)
@@ -151,7 +150,6 @@ public:
   std::string text;
 };
 
-// Prints ten lines: what the job is, whether it fits into memory, and its speed.
 void Text::summary() {
   const json &batch = report["batch"], &memory = report["memory"], &cost = report["cost"];
   const json &fusion = report["fusion"], &overhead = report["recompute"]["flops_overhead"];
@@ -235,8 +233,8 @@ void Text::memory() {
 }
 
 // Prints the cost and the gain of the padding of a size, if report[key] has one. `sizes` is the
-// text of the padded and of the original size; `setting` is part of the key in [target]. The
-// padding is `in` some matrices, and saves time in the products of `products`.
+// format of the padded and the original size; `setting` is part of the key in [target]. The other
+// arguments say which matrices are padded, and which products become faster.
 void Text::padding(const char *key, const char *sizes, const char *setting, const char *in,
                    const char *products) {
   if (!report.contains(key))
@@ -411,7 +409,7 @@ static std::string ratioText(const json &entry) {
   return entry["ratio"].is_number() ? fmt::format("{:.2f}", number(entry["ratio"])) : "-";
 }
 
-// Prints the first entries of a list of the section `measured`. `nameOf` returns an entry's name.
+// Prints the first entries of a list of the section `measured`.
 template <typename Name>
 void Text::measuredList(const json &entries, const Name &nameOf, bool showsBound) {
   constexpr size_t kShown = 20;

@@ -13,7 +13,7 @@
 
 namespace lmc {
 
-// Returns the value of a number; 0 for any other JSON value.
+// Returns the number; 0 for any other JSON value.
 inline double number(const nlohmann::json &value) {
   return value.is_number() ? value.get<double>() : 0;
 }
@@ -63,8 +63,7 @@ inline std::vector<const nlohmann::json *> kernelsByTime(const nlohmann::json &r
   return kernels;
 }
 
-// Returns the number of layers that take option number `index`. `layers` is the list of that name
-// in the section "recompute".
+// Returns the number of layers that take option number `index`; `layers` is of section "recompute".
 inline size_t takersOf(const nlohmann::json &layers, size_t index) {
   return size_t(std::ranges::count_if(layers, [&](const nlohmann::json &choice) {
     return choice.is_number() && choice.get<size_t>() == index;

@@ -18,8 +18,6 @@ namespace {
 
 constexpr double kWidth = 1080; // width of every drawing, in SVG units
 
-// The styles of the page, for light and dark mode. Text is readable in both; drawn areas have the
-// same colours in both.
 constexpr const char *kStyle = R"css(
 :root { --ink: #1c2126; --soft: #5c6670; --rule: #d5dae0; --paper: #ffffff; --panel: #f5f7f9;
   --node: #ffffff; --budget: #c0272d; --bound: #1f6f43; }
@@ -87,8 +85,7 @@ const char *kindColour(const std::string &kind) {
   return "#8f9aa3";
 }
 
-// Escapes text for XML. Text in a plan may contain any character; XML does not allow most control
-// characters.
+// Escapes text for XML, which does not allow most control characters.
 std::string escape(const std::string &text) {
   std::string out;
   for (char c : text)
@@ -100,8 +97,7 @@ std::string escape(const std::string &text) {
   return out;
 }
 
-// Returns the distance between the ticks of an axis from 0 to `most` bytes: 1, 2 or 5 times a power
-// of ten of KiB, MiB or GiB, such that there are 4 to 10 intervals.
+// Returns the distance between the 5 to 11 ticks of an axis from 0 to `most` bytes: 50 MiB, 2 GiB.
 double tickStep(double most) {
   double unit = most >= 1 << 30 ? 1 << 30 : most >= 1 << 20 ? 1 << 20 : 1 << 10;
   double step = std::pow(10, std::floor(std::log10(std::max(1.0, most / unit) / 4)));
@@ -185,8 +181,7 @@ void Page::summary() {
   add("</div>");
 }
 
-// Draws live bytes by category as stacked areas. Along the x axis are the commands of an optimizer
-// step's functions, one function after the other.
+// Draws live bytes by category as stacked areas over the commands of an optimizer step.
 void Page::memoryChart() {
   const json &memory = report["memory"];
   struct Part {
@@ -385,9 +380,8 @@ void Page::graph() {
   add("</svg></div>");
 }
 
-// Draws the commands of the micro-step with widths proportional to time, one row per stream. The
-// commands of stream 0 are drawn without gaps, also where commands between them are left out. A
-// collective of another stream is drawn below the commands that run at the same time.
+// Draws commands of the micro-step with widths proportional to time, one row per stream. Those of
+// stream 0 have no gaps between them; those of other streams are below what runs at the same time.
 void Page::bars(const std::vector<unsigned> &commands, double y, double height) {
   int step = microStep(plan);
   const json &all = report["functions"][size_t(step)]["commands"];

@@ -21,8 +21,8 @@ namespace lmc {
 
 namespace {
 
-// Returns the title of each command, the same for commands that do the same: the name of a kernel,
-// "gemm 2048x512x64 bf16 to f32", "attention 4x2048, 16/8 heads of 64, bf16".
+// Returns a title, the same for commands that do the same: "gemm 2048x512x64 bf16 to f32",
+// "attention 4x2048, 16/8 heads of 64, bf16", or the name of a kernel.
 class Titles {
 public:
   Titles(const plan::Plan &plan, std::string kind) : plan(plan), kind(std::move(kind)) {}
@@ -60,7 +60,6 @@ private:
 
 } // namespace
 
-// Returns the fields that the entries of all lists share.
 static json entryOf(double measured, double predicted) {
   return {{"seconds", measured},
           {"predicted_seconds", predicted},

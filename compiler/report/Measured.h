@@ -1,5 +1,4 @@
-// Compares the measured times of a plan's commands with the predicted ones, for `lmc explain
-// --measured`.
+// Compares measured times of a plan's commands with the predicted ones (lmc explain --measured).
 #pragma once
 
 #include "compiler/cost/PlanCost.h"
@@ -20,8 +19,7 @@ nlohmann::json measuredJson(const plan::Plan &plan, const cost::PlanCost &cost,
 cost::Refit refitSpec(const plan::Plan &plan, const plan::MeasuredTimes &times,
                       const cost::DeviceSpec &spec);
 
-// Returns a fitted spec as TOML. `name` is the name of the new spec, `source` the file with the
-// times.
+// Returns a fitted spec called `name` as TOML. `source` is the file with the times.
 std::string refitToml(const cost::Refit &refit, const plan::MeasuredTimes &times,
                       const std::string &name, const std::string &source);
 

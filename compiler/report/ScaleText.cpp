@@ -7,7 +7,7 @@
 using namespace lmc;
 using nlohmann::json;
 
-// Returns the columns of a row: the speed and those after it.
+// Returns the columns of a row from the speed on.
 static std::string figuresOf(const json &row) {
   const std::string bytes = bytesOf(row["peak_bytes"]);
   if (!row["fits"])
@@ -19,7 +19,6 @@ static std::string figuresOf(const json &row) {
                      row["best"].get<bool>() ? "  best" : "");
 }
 
-// Returns the totals of a whole job.
 static std::string totalsOf(const json &job) {
   const double days = job["days"], hours = job["device_hours"];
   return fmt::format("{} steps, {} tokens in {}, {} device-hours", number(job["steps"]),

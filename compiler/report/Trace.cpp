@@ -12,8 +12,8 @@ using nlohmann::json;
 
 namespace lmc {
 
-// The process number of the predicted trace. Measured steps have another one
-// (runtime/step/StepTrace.cpp), so that a viewer can show both together.
+// Measured traces (runtime/step/StepTrace.cpp) have another process number, so that a viewer can
+// show both together.
 constexpr int kProcess = 1;
 
 json traceJson(const plan::Plan &plan, const cost::DeviceSpec &spec) {

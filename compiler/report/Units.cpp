@@ -27,7 +27,7 @@ std::string readableSeconds(double seconds) {
                             : fmt::format("{:.1f} h", seconds / 3600);
 }
 
-// Formats a rate with three digits and the largest prefix (T, G, M) with which it is at least 1.
+// Formats a rate with three digits and a prefix: "2.98 TB/s".
 static std::string scaled(double rate, const char *unit) {
   const struct {
     double factor;
