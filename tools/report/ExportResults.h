@@ -12,12 +12,12 @@ namespace lmc {
 
 class ExportResults {
 public:
-  static constexpr size_t kMaxSteps = 12; // most steps whose results are kept: the latest
+  static constexpr size_t kMaxSteps = 12; // the latest ones are kept
 
   explicit ExportResults(const std::string &folder) : folder(folder + "/evaluations") {}
 
-  // Reads the results that were completed since the last update(), and removes those of steps that
-  // a rewind took back. If the folder cannot be read, there are no results.
+  // Reads new results, and removes those of steps that a rewind took back. A folder that cannot be
+  // read has no results.
   void update();
   // Returns the results, by training step.
   const std::map<int64_t, EvaluationResults> &steps() const { return kept; }

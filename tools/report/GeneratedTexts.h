@@ -29,7 +29,7 @@ public:
 
   explicit GeneratedTexts(const std::string &folder) : file(folder + "/generated.jsonl") {}
 
-  // Reads the lines that were added since the last call. Leaves out damaged lines.
+  // Reads the lines that were added since the last call. Ignores damaged lines.
   Result<void> update();
   const std::vector<Prompt> &prompts() const { return kept; }
 

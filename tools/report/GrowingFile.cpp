@@ -7,8 +7,8 @@
 
 namespace lmc {
 
-// A changed file is recognised by this many of its last bytes. Any two lines of metrics differ in
-// these, because they have their times in milliseconds.
+// The number of last bytes that show whether a file was changed. Lines of metrics differ in these,
+// because they have their times in milliseconds.
 static constexpr size_t kTail = 256;
 
 Result<void> GrowingFile::read(const std::function<void()> &restart,

@@ -12,20 +12,18 @@ namespace lmc {
 
 class GrowingFile {
 public:
-  // The maximum length of a line; longer lines are cut.
-  static constexpr size_t kMaxLine = size_t{1} << 20; // bytes
+  static constexpr size_t kMaxLine = size_t{1} << 20; // bytes; longer lines are cut
 
   explicit GrowingFile(std::string path) : path(std::move(path)) {}
 
-  // Calls `line` for each whole line (without its newline) that was added to the file since the
-  // last call. Leaves an incomplete line at the end for a later call. If the file no longer has
-  // what was read before, because lines were removed or the file was replaced, calls `restart` and
-  // reads from the beginning. Keeps one line in memory, not the file. A missing file has no lines.
-  // Error: the file cannot be read.
+  // Calls `line` for each whole line (without its newline) that was added since the last call. An
+  // incomplete last line waits for a later call. If the file no longer has what was read before,
+  // calls `restart` and reads from the beginning. A missing file has no lines. Error: the file
+  // cannot be read.
   Result<void> read(const std::function<void()> &restart,
                     const std::function<void(std::string_view)> &line);
 
-  // Returns true if the file ended in an incomplete line at the last read().
+  // Returns true if the last read() found an incomplete last line.
   bool hasPart() const { return part; }
 
 private:

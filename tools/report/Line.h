@@ -1,11 +1,9 @@
 // A line of a chart that keeps a limited number of points, for any number of values.
 //
-// Values arrive one by one. Consecutive values form buckets of equal size, each of which keeps its
-// minimum, maximum and sum. When there are more than kMaxBuckets buckets, neighbours are merged and
-// the size doubles. The minimum and the maximum of each bucket are points of the line, so a spike
-// of a single step stays visible. This is the min/max decimation of oscilloscopes ("peak detect").
-// M4 (Jugel et al., VLDB 2014) shows that with a bucket per pixel, the extent of every column of
-// pixels is exact.
+// Consecutive values form buckets of equal size. A bucket keeps its minimum, maximum and sum. When
+// there are more than kMaxBuckets buckets, neighbours are merged. The minimum and the maximum of
+// each bucket are points of the line, so a spike of a single step stays visible. M4 (Jugel et al.,
+// VLDB 2014) shows that with a bucket per pixel, the extent of every column of pixels is exact.
 #pragma once
 
 #include <cstddef>
@@ -36,14 +34,14 @@ public:
 
   bool empty() const { return total == 0; }
 
-  // Returns at most kMaxPoints of the values, in their order: the first and the last value, and the
-  // minimum and the maximum of each bucket. These are all values if there are at most kMaxBuckets.
+  // Returns the first and the last value, and the minimum and the maximum of each bucket, in order:
+  // all values if there are at most kMaxBuckets.
   std::vector<LinePoint> points() const;
 
   // Returns the mean of each bucket, at the position of the bucket's last value.
   std::vector<LinePoint> means() const;
 
-  // Returns the number of values in each bucket except the last one.
+  // Returns the number of values of each bucket except the last one.
   int64_t bucketSize() const { return size; }
 
 private:

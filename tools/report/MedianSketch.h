@@ -8,12 +8,11 @@
 
 namespace lmc {
 
-// Counts values by their logarithm, as DDSketch does (Masson et al., VLDB 2019): bucket i holds the
-// values from g^i to g^(i+1). The middle of a bucket differs from its values by at most the share
-// (g - 1) / 2 of them. So with g = 1.002 the error of the median is at most 0.1%.
+// Counts values by their logarithm, as DDSketch does (Masson et al., VLDB 2019): bucket i has the
+// values from g^i to g^(i+1). With g = 1.002 the error of the median is at most 0.1%.
 class MedianSketch {
 public:
-  // Adds a value. A value that is not positive and finite is ignored.
+  // Ignores a value that is not positive and finite.
   void add(double value) {
     if (!std::isfinite(value) || value <= 0)
       return;
@@ -21,7 +20,7 @@ public:
     ++total;
   }
 
-  // Returns the median (of an even number of values the lower middle one); nothing without values.
+  // Of an even number of values, returns the lower middle one; nothing without values.
   std::optional<double> median() const {
     uint64_t below = 0;
     for (const auto &[index, count] : counts)

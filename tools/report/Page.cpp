@@ -31,8 +31,7 @@ std::string pageFile(std::string_view stem) {
   return "";
 }
 
-// Returns a number rounded to `digits` significant digits, to keep the JSON short; null if the
-// number is not finite.
+// Returns a number rounded to `digits` significant digits; null if it is not finite.
 ordered_json rounded(double value, int digits = 6) {
   if (!std::isfinite(value))
     return nullptr;
@@ -43,8 +42,8 @@ ordered_json orNull(const std::optional<double> &value, int digits = 6) {
   return value ? rounded(*value, digits) : ordered_json();
 }
 
-// Adds the positions of points to `json`, in steps "s", tokens "t" and milliseconds "m". Each
-// position is the difference from the point before, which has few digits.
+// Adds the positions of points in steps "s", tokens "t" and milliseconds "m" to `json`. Each is the
+// difference from the point before, which has few digits.
 void addPositions(const std::vector<LinePoint> &points, ordered_json &json) {
   int64_t step = 0, tokens = 0, milliseconds = 0;
   ordered_json s = ordered_json::array(), t = s, m = s;
@@ -244,7 +243,7 @@ ordered_json runJson(const RunHistory &run, const std::string &name) {
   return json;
 }
 
-// Returns a name for each run: the last part of its path, or the whole path if that is ambiguous.
+// Returns a name for each run: the last part of its path, or the whole path if others share that.
 std::vector<std::string> namesOf(const std::vector<RunHistory> &runs) {
   std::vector<std::string> names;
   for (const RunHistory &run : runs) {

@@ -16,9 +16,8 @@ struct PageOptions {
   int reloadSeconds = 0;     // seconds after which the page reloads itself; 0: never
 };
 
-// Returns the page. It has at most Line::kMaxPoints points per line, so its size does not depend on
-// the lengths of the runs. Texts of the runs (names, warnings) are only data in the page, and
-// cannot become HTML or script.
+// Returns the page. Its size does not depend on the lengths of the runs. Texts of the runs (names,
+// warnings) are only data in the page, and cannot become HTML or script.
 std::string reportPage(const std::vector<RunHistory> &runs,
                        const std::vector<PublishedCurve> &curves, const PageOptions &options);
 

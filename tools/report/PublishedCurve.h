@@ -13,9 +13,8 @@ struct PublishedCurve {
   Line line;        // has only tokens: its steps are the numbers of its points
 };
 
-// Reads a CSV file. Its header names the columns "tokens" and "loss", in any order, and maybe
-// others. Each further line is a point; tokens must rise from line to line, and fields must not
-// have commas. Error: the file is not of this form.
+// Reads a CSV file with the columns "tokens" and "loss", and maybe others. Tokens must rise from
+// line to line; fields must not have commas. Error: the file is not of this form.
 Result<PublishedCurve> readPublishedCurve(const std::string &path);
 
 } // namespace lmc

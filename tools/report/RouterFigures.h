@@ -22,13 +22,12 @@ public:
   };
   struct Layer {
     int64_t number = 0;
-    // Figures of the latest step: the shares of the busiest and of the idlest expert, the entropy
-    // in nats, the balancing loss, and the share of choices after a rank's first window of rows.
-    // Absent if the step's line does not have them.
+    // Of the latest step, each absent if its line lacks it: the shares of the busiest and of the
+    // idlest expert, the entropy in nats, the balancing loss, and the share of choices after a
+    // rank's first window of rows.
     std::optional<double> maxLoad, minLoad, entropy, balanceLoss, late;
     std::optional<Highest> highest; // highest share of a busiest expert; of equal ones, the first
-    // The highest share of a busiest expert in each group of steps; absent if no step of the group
-    // has one.
+    // The highest share of a busiest expert in each group of steps; absent if no step has one.
     std::vector<std::optional<double>> loads;
   };
 

@@ -17,8 +17,8 @@ using nlohmann::json;
 namespace lmc {
 namespace {
 
-// The maximum of steps and tokens. JavaScript, which draws them, has exact integers up to 2^53.
-constexpr double kLargest = 9007199254740992; // 2^53
+// The maximum of steps and tokens: JavaScript, which draws them, has exact integers up to 2^53.
+constexpr double kLargest = 9007199254740992;
 
 // Returns the seconds since 1970 for "2026-11-22T13:40:02.125Z"; 0 for a text of another form.
 double secondsOf(const std::string &time) {
@@ -278,7 +278,7 @@ void RunHistory::readEvent(std::string_view line) {
           if (other.step && *other.step > *event.step)
             other.takenBack = true;
   }
-  // Limits the number of kinds, because a hostile file may have any number.
+  // A hostile file may have any number of kinds.
   constexpr size_t kMaxKinds = 64;
   if (!kept.count(event.kind) && kept.size() == kMaxKinds)
     return;

@@ -1,5 +1,5 @@
-// The history of a run, which may still be training. It is read from the run's folder
-// (docs/running.md describes the files), and takes limited memory however long the run is.
+// The history of a run, which may still be training, from the run's folder (docs/running.md). It
+// takes limited memory, however long the run is.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -56,33 +56,27 @@ struct RunEvent {
 
 class RunHistory {
 public:
-  // The maximum number of events of each kind that are kept; older ones are dropped.
-  static constexpr size_t kMaxEvents = 400;
-  // The maximum number of sets of validation data that are drawn.
-  static constexpr size_t kMaxSets = 32;
-  // The maximum number of slow steps that are kept per part.
-  static constexpr size_t kMaxSlowSteps = 5;
+  static constexpr size_t kMaxEvents = 400;  // of each kind; older ones are dropped
+  static constexpr size_t kMaxSets = 32;     // of validation data
+  static constexpr size_t kMaxSlowSteps = 5; // of each part
 
-  // Opens the folder of a run. Error: `folder` is no folder, or has no metrics.jsonl.
+  // Error: `folder` is no folder, or has no metrics.jsonl.
   static Result<RunHistory> open(const std::string &folder);
 
-  // Reads what was added to the folder since the last call. Leaves out and counts damaged lines of
-  // metrics.jsonl, events.jsonl and updates.jsonl.
+  // Reads what was added to the folder since the last call. Counts damaged lines and ignores them.
   Result<void> update();
 
-  // Returns true if the run has ended: its latest event is `exit`.
   bool hasEnded() const { return lastEvent == "exit"; }
 
-  // Return the position on the x axes of a step, or of a time (in seconds since 1970), as exactly
-  // as the buckets of the lines allow.
+  // Return the approximate position on the x axes of a step, or of a time in seconds since 1970.
   RunPosition positionOfStep(double step) const;
   RunPosition positionOfTime(double seconds) const;
 
-  // Returns the steps in which `part` took more than half of the median seconds of a step (for
-  // `Compute`: more than this plus the median of `Compute`): at most kMaxSlowSteps, slowest first.
+  // Returns the steps in which `part` took more than half of the median seconds of a step, slowest
+  // first. The part `Compute` must take its own median in addition.
   std::vector<SlowStep> slowSteps(StepPart part) const;
 
-  // Returns the kept events, in the order of the file.
+  // Returns the events in the order of the file.
   std::vector<const RunEvent *> events() const;
 
   std::string folder; // as it was given
@@ -119,8 +113,7 @@ public:
   ExportResults evaluations;
   TensorUpdates updates;
 
-  // Returns the number of lines of metrics.jsonl, events.jsonl and updates.jsonl that were left
-  // out, including an incomplete last line.
+  // Returns the number of lines that were ignored, including an incomplete last line.
   int64_t damaged() const;
 
 private:

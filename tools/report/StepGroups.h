@@ -14,9 +14,8 @@ class StepGroups {
 public:
   static constexpr size_t kMax = 64; // an even number
 
-  // Adds a line to the last group, or to a new group. If this would make more than kMax groups,
-  // merges neighbouring groups first and returns true; the caller must then call merge() for each
-  // series.
+  // Adds a line to the last group, or to a new one. If there were more than kMax groups, merges
+  // neighbours first and returns true: the caller must then call merge() for each series.
   bool add(int64_t step) {
     bool merges = false;
     if (last.empty() || inLast == size) {

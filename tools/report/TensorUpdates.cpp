@@ -26,7 +26,7 @@ void TensorUpdates::forget() {
 }
 
 void TensorUpdates::read(std::string_view line) {
-  // Collects the names in the order of the line: the JSON library sorts the keys of an object.
+  // The JSON library sorts the keys of an object. `names` keeps their order.
   std::vector<std::string> names;
   std::string outer;
   const auto keepOrder = [&](int depth, json::parse_event_t event, json &parsed) {
@@ -42,7 +42,7 @@ void TensorUpdates::read(std::string_view line) {
     return record.is_object() && record.contains(key) ? record[key] : json();
   };
   const json step = part("step"), ratios = part("update_ratio"), sizes = part("weight_rms");
-  // The limit of the step is 2^53, because the page's JavaScript has exact integers up to 2^53.
+  // The page's JavaScript has exact integers up to 2^53.
   if (!step.is_number_integer() || step <= last || step > int64_t{1} << 53 || !ratios.is_object() ||
       !sizes.is_object()) {
     ++damagedLines;
@@ -77,7 +77,7 @@ void TensorUpdates::beginLine(int64_t step) {
   }
 }
 
-// Returns the tensor of this name. Adds it if it is new; if there is no room, returns nullptr.
+// Returns the tensor of this name, and adds it if it is new; null if there is no room.
 TensorUpdates::Tensor *TensorUpdates::find(const std::string &name) {
   const std::string shown = name.substr(0, kMaxName);
   const auto place = places.find(shown);

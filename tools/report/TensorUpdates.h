@@ -24,24 +24,24 @@ public:
   };
   struct Tensor {
     std::string name;
-    // The ratio of the latest line: L2 norm of the update / L2 norm of the weights before the
-    // update. Absent if the line has no ratio, as for weights that were zero.
+    // L2 norm of the update / L2 norm of the weights before it, in the latest line. Absent if the
+    // weights were zero.
     std::optional<double> ratio;
     std::optional<Highest> highest;          // highest ratio of all lines; of equal ones, the first
     std::optional<double> firstRms, lastRms; // root mean square of weights in two lines
-    // The highest ratio of each group of lines; absent if no line of the group has a ratio.
+    // The highest ratio of each group of lines; absent if no line has one.
     std::vector<std::optional<double>> ratios;
   };
 
   explicit TensorUpdates(const std::string &folder) : file(folder + "/updates.jsonl") {}
 
-  // Reads the lines that were added since the last call. Leaves out and counts damaged lines.
+  // Reads the lines that were added since the last call. Counts damaged lines and ignores them.
   Result<void> update();
   const std::vector<Tensor> &tensors() const { return kept; } // in the order of the file
   const std::vector<int64_t> &groupSteps() const { return groups.steps(); }
   int64_t lastStep() const { return last; }  // 0: no line
   size_t leftOut() const { return tooMany; } // in the latest line
-  // Returns the number of lines that were left out, including an incomplete last line.
+  // Returns the number of ignored lines, including an incomplete last line.
   int64_t damaged() const { return damagedLines + file.hasPart(); }
 
 private:
