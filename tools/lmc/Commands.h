@@ -1,5 +1,4 @@
-// The commands of lmc. Each function adds its command to the command line and returns the function
-// that runs it, which prints its own errors and returns the exit code.
+// The commands of lmc. Each function adds a command to the command line.
 #pragma once
 
 #include "tools/support/CommandLine.h"
@@ -10,7 +9,7 @@ namespace lmc {
 
 struct LmcCommand {
   const Command *command;
-  std::function<int()> run;
+  std::function<int()> run; // prints errors, and returns the exit code
 };
 
 LmcCommand addCompileCommand(CommandLine &line);

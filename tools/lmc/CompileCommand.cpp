@@ -1,5 +1,5 @@
-// lmc compile: compiles a TOML file into a plan, or into a plan for each combination of the values
-// that --set gives for some keys.
+// lmc compile: compiles a TOML file into a plan, or into several plans if --set gives keys several
+// values (a sweep).
 #include "compiler/cost/DeviceSpec.h"
 #include "compiler/driver/Hints.h"
 #include "compiler/driver/Registration.h"
@@ -78,14 +78,13 @@ void printTimes(const std::string &path, const CompileResult &result, double sec
     llvm::outs() << llvm::formatv("  {0,-10} {1:f2} s\n", phaseName(time.phase), time.seconds);
 }
 
-// The result of compiling a job.
 struct Outcome {
   int code = 0;
-  int64_t nodes = 1, devicesPerNode = 1; // numbers of the job, if it could be read
+  int64_t nodes = 1, devicesPerNode = 1; // of the job, if it could be read
 };
 
-// Compiles one job, writes its plan to `path`, and prints errors. For a job of a sweep, it prints
-// only one line to standard output, which is a comment for a shell.
+// Compiles one job, writes its plan to `path`, and prints errors. Of a job of a sweep, prints only
+// one line, a comment for a shell.
 Outcome compileJob(const CompileArguments &arguments, CompileOptions options,
                    const std::string &path, const SweepJob *sweepJob = nullptr) {
   const auto failed = [](int code) { return Outcome{code}; };
@@ -135,7 +134,7 @@ Outcome compileJob(const CompileArguments &arguments, CompileOptions options,
   return done;
 }
 
-// Returns the text as one word of a shell's command line, in quotes if it needs them.
+// Returns the text as one word for a shell, in quotes if it needs them.
 std::string shellWord(const std::string &text) {
   const bool isPlain = llvm::all_of(
       text, [](char c) { return llvm::isAlnum(c) || llvm::StringRef("._+-=/:@%").contains(c); });
@@ -156,9 +155,9 @@ std::string runLine(const std::string &plan, const std::string &name, const Outc
   return "lmc-run " + shellWord(plan) + " --out=" + shellWord("runs/" + name) + ranks + "\n";
 }
 
-// Compiles each job of a sweep, and prints the command that trains it. If a job fails, the others
-// are still compiled. Returns the worst exit code of the jobs, of which 1 (the machine failed) is
-// the worst, then 2 (a mistake of the user), then 3 (the plan does not fit).
+// Compiles all jobs of a sweep, also after one fails, and prints the commands that train them.
+// Returns the worst exit code: 1 (the machine failed), then 2 (a mistake of the user), then 3 (the
+// plan does not fit).
 int compileSweep(const CompileArguments &arguments, const CompileOptions &options,
                  const std::vector<SweepJob> &jobs) {
   const std::string several =

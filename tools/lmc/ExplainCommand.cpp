@@ -29,7 +29,7 @@ struct ExplainArguments {
   std::string html, trace, kernel, measured;
   std::string phase;          // name of the phase to explain; "": the first
   std::vector<int64_t> scale; // numbers of devices for --scale
-  // The sections of the report that the user requests. If none is true, all are printed.
+  // The requested sections of the report. If none is true, all are printed.
   bool memory = false, fusion = false, recompute = false, cost = false, comm = false,
        kernels = false, commands = false;
 };
@@ -39,14 +39,14 @@ struct Explained {
   std::unique_ptr<PlanFile> file;
   cost::DeviceSpec spec;
   // Sections of the report: "compile" if this command has compiled the plan, "hints" if the job
-  // does not fit, and "scale" if the user requests it.
+  // does not fit, and "scale" on request.
   nlohmann::json sections = nlohmann::json::object();
   size_t phase = 0; // number of the phase that is explained
 
   const PlanFile &plan() const { return file->phasePlan(phase); }
 };
 
-// Returns the index of the phase with this name; 0 for "".
+// Returns the index of the phase `name`; 0 for "".
 Result<size_t> findPhase(const PlanFile &plan, const std::string &name) {
   if (name.empty())
     return size_t{0};
@@ -62,8 +62,7 @@ Result<size_t> findPhase(const PlanFile &plan, const std::string &name) {
                llvm::join(names, ", ")};
 }
 
-// Returns the device spec for explaining a plan: `given`, from the command line, or the spec that
-// the plan was compiled for.
+// Returns the device spec `given`, or else the one for which the plan was compiled.
 Result<cost::DeviceSpec> specOf(const plan::Plan &plan, const std::string &given) {
   if (!given.empty())
     return cost::loadDeviceSpec(given);
@@ -85,7 +84,7 @@ Result<Explained> openPlan(const ExplainArguments &arguments) {
   return Explained{std::move(*plan), std::move(*spec), nlohmann::json::object(), *phase};
 }
 
-// Returns an Error if --set gives a key several values, because a report is about one plan.
+// Returns an Error if --set gives a key several values.
 Result<void> checkOneJob(const JobOptions &options) {
   LMC_LET(jobs, expandSettings(options.settings, modelFamilies()));
   if (jobs->size() == 1)
@@ -95,8 +94,7 @@ Result<void> checkOneJob(const JobOptions &options) {
                "of lmc compile"};
 }
 
-// Compiles the job and returns its plan. If the compiler has printed an error, returns nullopt; the
-// program must then end with ExitCode::UserError.
+// Compiles the job and returns its plan; nullopt if the compiler has printed an error.
 Result<std::optional<Explained>> compileJob(const ExplainArguments &arguments) {
   LMC_TRY(checkOneJob(arguments.job));
   LMC_LET(phases, readPhases(arguments.input, arguments.job));
@@ -154,7 +152,6 @@ Result<void> readCounts(llvm::StringRef text, std::vector<int64_t> &counts) {
   return {};
 }
 
-// Returns an Error about an option of this command.
 Error failure(const std::string &what, ExitCode code = ExitCode::UserError) {
   return Error{"lmc explain: error: " + what, code};
 }
@@ -181,7 +178,7 @@ Result<void> writeKernel(const Explained &explained, const ExplainArguments &arg
   return {};
 }
 
-// Adds the section `measured` to the report. Writes the fitted device spec if the user requests it.
+// Adds the section `measured` to the report. Writes the fitted device spec to `arguments.output`.
 Result<void> addMeasured(const Explained &explained, const ExplainArguments &arguments,
                          nlohmann::json &report) {
   const plan::Plan &plan = *explained.plan();
@@ -219,7 +216,7 @@ Result<void> writeReport(const Explained &explained, const ExplainArguments &arg
   const ExplainArguments &a = arguments;
   const bool all = !a.memory && !a.fusion && !a.recompute && !a.cost && !a.comm && !a.kernels &&
                    !a.commands && a.scale.empty();
-  // If the report goes to a file, prints text only if the user requests a section.
+  // A report that goes to a file is printed only if the user requests sections.
   if (a.json)
     llvm::outs() << report.dump(2) << "\n";
   else if (!all || (a.html.empty() && a.trace.empty())) {

@@ -63,8 +63,7 @@ void printResult(const ReportArguments &arguments, const std::vector<RunHistory>
   llvm::outs().flush();
 }
 
-// Waits for `seconds`. Returns true, early, if a stop signal arrives. blockSignals() must have been
-// called before.
+// Waits for `seconds`. Returns true at once if a stop signal arrives, which must be blocked.
 bool isStopped(uint64_t seconds) {
   sigset_t stops;
   sigemptyset(&stops);
@@ -76,7 +75,7 @@ bool isStopped(uint64_t seconds) {
 }
 
 // Writes the page repeatedly until all runs have ended or the user stops the program. After a
-// failure, warns and tries again; only the first of consecutive failures gives a warning.
+// failure, warns once and tries again.
 int watch(const ReportArguments &arguments, std::vector<RunHistory> &runs,
           const std::vector<PublishedCurve> &curves) {
   blockSignals();

@@ -13,8 +13,7 @@ namespace {
 
 constexpr size_t kColumn = 28, kWidth = 100; // help: column of descriptions, line length
 
-// Breaks a text into lines of at most kWidth columns. The first line starts in column `indent`, and
-// all other lines are indented to that column.
+// Breaks a text into lines of at most kWidth columns, which all start in column `indent`.
 std::string wrap(const std::string &text, size_t indent) {
   std::string result;
   size_t column = indent;
@@ -29,7 +28,7 @@ std::string wrap(const std::string &text, size_t indent) {
   return result;
 }
 
-// Returns the help of an option: its name, and the description beside it or, if it is long, below.
+// Returns the help of an option: its name, with the description beside or below it.
 std::string entry(const std::string &name, const std::string &description) {
   std::string line = "  " + name;
   line += line.size() + 2 > kColumn ? "\n" + std::string(kColumn, ' ')
@@ -81,7 +80,7 @@ public:
   }
 };
 
-// An error in the value of an option. Its message comes from this program, not from CLI11.
+// An error in the value of an option, with a message of this program.
 struct BadValue : CLI::ParseError {
   explicit BadValue(const std::string &message)
       : ParseError("BadValue", message, CLI::ExitCodes::ValidationError) {}
@@ -112,7 +111,7 @@ std::string unknown(const CLI::App &root, const std::string &extra) {
 
 std::string complaint(const CLI::App &root, const std::vector<std::string> &arguments,
                       const CLI::ParseError &error) {
-  // Reports unknown options first: a required option may be missing because it is mistyped.
+  // Unknown options come first: a required option may be missing because it is mistyped.
   if (const auto extras = root.remaining(true); !extras.empty())
     return unknown(root, extras.front());
   if (dynamic_cast<const BadValue *>(&error))
@@ -219,8 +218,7 @@ std::optional<int> CommandLine::parse(int argc, char **argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     const size_t equals = argument.find('=');
-    // Splits name and value itself: CLI11 would take the next argument as the value of "--name=",
-    // and "=x" as the value of "-o=x".
+    // CLI11 would take the next argument as the value of "--name=", and "=x" as that of "-o=x".
     if (argument.starts_with("-") &&
         (equals + 1 == argument.size() || (equals == 2 && argument[1] != '-'))) {
       arguments.push_back(argument.substr(0, equals));

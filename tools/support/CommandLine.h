@@ -1,7 +1,6 @@
-// Parses the command lines of lmc, lmc-run and lmc-data, and prints their help. An error is one
-// line. For a mistyped name, it suggests the closest known name.
+// Parses the command lines of lmc, lmc-run and lmc-data, and prints their help.
 //
-// CLI11 does the parsing. This header does not include it, because CLI11 throws exceptions, and the
+// This header does not include CLI11, the parser, because CLI11 throws exceptions, and the
 // compiler's sources are compiled without exceptions.
 #pragma once
 
@@ -21,18 +20,17 @@ class App;
 
 namespace lmc {
 
-// The options and arguments of a program, or of one of its commands. Variables that receive values
-// must live until CommandLine::parse returns. `names` is, for example, "--output" or "-o,--output",
-// and `placeholder`, for example "FILE", stands for the value in the help.
+// The options and arguments of a program, or of one of its commands. `names` is, for example,
+// "-o,--output". `placeholder`, such as "FILE", stands for the value in the help. Variables that
+// receive values must live until CommandLine::parse returns.
 class Command {
 public:
   explicit Command(CLI::App &app) : app(app) {}
 
-  // Adds an option with a value that must not be empty. If the user repeats the option, the last
-  // value counts.
+  // Adds an option with a value that is not empty. The last one counts.
   void option(const std::string &names, const std::string &placeholder, std::string &value,
               const std::string &description);
-  // Adds an option whose value is passed to `read`. parse() reports an Error that `read` returns.
+  // Adds an option whose value `read` reads. parse() reports an Error of `read`.
   void option(const std::string &names, const std::string &placeholder,
               std::function<Result<void>(const std::string &text)> read,
               const std::string &description);
@@ -45,7 +43,7 @@ public:
   void either(const std::string &name, const std::string &no, const std::string &yes,
               Boolean &value, const std::string &description);
   // Adds an option that the user may repeat. Each use adds its value to `values`; with `separated`,
-  // its value is a list of values with commas between them.
+  // it adds several values with commas between them.
   void list(const std::string &names, const std::string &placeholder,
             std::vector<std::string> &values, const std::string &description,
             bool separated = false);
@@ -56,7 +54,7 @@ public:
   void arguments(const std::string &placeholder, std::vector<std::string> &values,
                  const std::string &description);
 
-  // Puts options that are added after this call under `title` in the help. The title "" hides them.
+  // Puts options that are added later under `title` in the help. The title "" hides them.
   void group(const std::string &title);
   // Sets the text at the end of the help.
   void footer(const std::string &text);
@@ -73,12 +71,11 @@ public:
   CommandLine(const std::string &name, const std::string &version, const std::string &description);
   ~CommandLine();
 
-  // Adds a command, which the user runs as `NAME COMMAND`. If a program has commands, the user must
-  // give one of them.
+  // Adds a command. If a program has commands, the user must give one of them.
   Command &command(const std::string &name, const std::string &description);
 
-  // Parses the command line and sets the variables. Returns an exit code if the program must end: 0
-  // after printing its help or version, ExitCode::UserError after printing an error to stderr.
+  // Parses the command line and sets the variables. Returns an exit code if the program must end,
+  // after its help or version (0) or an error (ExitCode::UserError).
   std::optional<int> parse(int argc, char **argv);
 
 private:
