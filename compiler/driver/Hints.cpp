@@ -24,123 +24,87 @@ struct Change {
   Config config;    // the job with the change
 };
 
-// All changes of a job that hints may propose.
-class Changes {
-public:
-  Changes(const Config &config, const plan::Plan &plan);
-  // Returns one job with the last change of each kind, except changes of the devices.
-  Change together() const;
-
-  std::vector<Change> list;
-
-private:
-  void add(Change::Kind kind, std::string text, Config config) {
-    list.push_back({kind, std::move(text), std::move(config)});
-  }
-  void optimizer();
-  void recompute();
-  void microBatch();
-  void strategy();
-  void devices();
-
-  Config smallest; // the job with the settings of its smallest plan
-  RecomputeMode mode;
-};
-
 } // namespace
 
-Changes::Changes(const Config &config, const plan::Plan &plan)
-    : smallest(config), mode(config.memory.recompute) {
-  if (mode == RecomputeMode::Auto)
-    smallest.memory.recompute = RecomputeMode::Block;
-  if (smallest.memory.lossChunk == 0)
-    smallest.memory.lossChunk = knownChunks(plan).smallest;
-  if (smallest.distributed.overlap == "auto")
-    smallest.distributed.overlap = "no";
-  if (smallest.distributed.reshardAfterForward == "auto")
-    smallest.distributed.reshardAfterForward = "yes";
-  if (smallest.distributed.choosesReduce())
-    smallest.distributed.reduce = "each";
-  if (smallest.training.microBatchAuto) {
-    smallest.training.microBatchAuto = false;
-    setMicroBatchSize(smallest, int64_t(plan.batch()->micro_batch_size()));
+// Returns the job `config` with the settings of its smallest plan, `plan`.
+static Config smallestOf(Config config, const plan::Plan &plan) {
+  if (config.memory.recompute == RecomputeMode::Auto)
+    config.memory.recompute = RecomputeMode::Block;
+  if (config.memory.lossChunk == 0)
+    config.memory.lossChunk = knownChunks(plan).smallest;
+  if (config.distributed.overlap == "auto")
+    config.distributed.overlap = "no";
+  if (config.distributed.reshardAfterForward == "auto")
+    config.distributed.reshardAfterForward = "yes";
+  if (config.distributed.choosesReduce())
+    config.distributed.reduce = "each";
+  if (config.training.microBatchAuto) {
+    config.training.microBatchAuto = false;
+    setMicroBatchSize(config, int64_t(plan.batch()->micro_batch_size()));
   }
-  optimizer();
-  recompute();
-  microBatch();
-  strategy();
-  devices();
+  return config;
 }
 
-void Changes::optimizer() {
-  if (smallest.optimizer.type != "adamw" || smallest.training.computeDType == DataType::F64)
-    return;
-  Config config = smallest;
-  config.optimizer.type = "adamw8bit";
-  add(Change::Optimizer, "optimizer.type = \"adamw8bit\"", std::move(config));
-}
-
-void Changes::recompute() {
-  const bool isBlock = mode == RecomputeMode::Block && smallest.memory.recomputeStride == 1;
-  if (mode == RecomputeMode::Auto || isBlock)
-    return;
-  Config config = smallest;
-  config.memory.recompute = RecomputeMode::Block;
-  config.memory.recomputeStride = 1;
-  add(Change::Recompute, "memory.recompute = \"auto\"", std::move(config));
-}
-
-// Adds all smaller micro-batches whose size divides the MBS, so that the GBS stays as it is.
-void Changes::microBatch() {
-  const int64_t own = smallest.training.microBatchSize;
-  for (int64_t size = own / 2; size >= 1; --size) {
-    if (own % size != 0)
-      continue;
-    Config config = smallest;
-    setMicroBatchSize(config, size);
-    add(Change::MicroBatch, llvm::formatv("training.micro_batch_size = {0}", size),
-        std::move(config));
-  }
-}
-
-// Adds the other strategies; those that send fewer bytes come first.
-void Changes::strategy() {
+// Returns all changes of the job `smallest` that hints may propose. `mode` is the recompute mode
+// that the user has chosen.
+static std::vector<Change> changesOf(const Config &smallest, RecomputeMode mode) {
   using enum ShardingStrategy;
+  std::vector<Change> changes;
+  auto add = [&](Change::Kind kind, std::string text) -> Config & {
+    return changes.emplace_back(kind, std::move(text), smallest).config;
+  };
+  if (smallest.optimizer.type == "adamw" && smallest.training.computeDType != DataType::F64)
+    add(Change::Optimizer, "optimizer.type = \"adamw8bit\"").optimizer.type = "adamw8bit";
+
+  const bool isBlock = mode == RecomputeMode::Block && smallest.memory.recomputeStride == 1;
+  if (mode != RecomputeMode::Auto && !isBlock) {
+    MemoryConfig &memory = add(Change::Recompute, "memory.recompute = \"auto\"").memory;
+    memory.recompute = RecomputeMode::Block;
+    memory.recomputeStride = 1;
+  }
+
+  // Sizes of micro-batches that divide the MBS leave the GBS as it is.
+  const int64_t mbs = smallest.training.microBatchSize;
+  for (int64_t size = mbs / 2; size >= 1; --size)
+    if (mbs % size == 0)
+      setMicroBatchSize(
+          add(Change::MicroBatch, llvm::formatv("training.micro_batch_size = {0}", size)), size);
+
+  // Strategies that send fewer bytes come first.
   const DistributedConfig &own = smallest.distributed;
   const std::vector<ShardingStrategy> known = strategiesFor(own.nodes, own.devicesPerNode);
   for (ShardingStrategy strategy : {Zero1, HybridShardZero2, Zero2, HybridShard, Zero3})
     if (strategy != own.strategy && llvm::is_contained(known, strategy))
       add(Change::Strategy,
-          llvm::formatv("distributed.strategy = \"{0}\"", strategyName(strategy)),
-          withRanks(smallest, own.nodes, own.devicesPerNode, strategy));
-}
+          llvm::formatv("distributed.strategy = \"{0}\"", strategyName(strategy))) =
+          withRanks(smallest, own.nodes, own.devicesPerNode, strategy);
 
-// Adds jobs with up to 32 times as many devices: first nodes of up to 8 devices, then more nodes.
-void Changes::devices() {
+  // Up to 32 times as many devices: first nodes of up to 8 devices, then more nodes.
   constexpr int64_t kLargestNode = 8, kMaxTimes = 32;
-  const DistributedConfig &own = smallest.distributed;
   auto spec = cost::deviceSpecOf(smallest.target, smallest.directory);
-  if (!spec || own.strategy == ShardingStrategy::NoShard)
-    return;
+  if (!spec || own.strategy == NoShard)
+    return changes;
   int64_t nodes = own.nodes, perNode = own.devicesPerNode;
   for (int64_t times = 2; times <= kMaxTimes; times *= 2) {
     (nodes == 1 && perNode < kLargestNode ? perNode : nodes) *= 2;
     if (spec->deviceLink.bandwidth == 0 || (nodes > 1 && spec->nodeLink.bandwidth == 0))
-      return;
+      break;
     Config config = withRanks(smallest, nodes, perNode, own.strategy);
-    std::string text = llvm::formatv("distributed.nodes = {0} and distributed.devices_per_node = {1}",
-                                     nodes, perNode);
+    std::string text = llvm::formatv(
+        "distributed.nodes = {0} and distributed.devices_per_node = {1}", nodes, perNode);
     if (config.training.batchSize != smallest.training.batchSize)
       text += llvm::formatv(" and training.batch_size = {0}", config.training.batchSize).str();
-    add(Change::Devices, std::move(text), std::move(config));
+    add(Change::Devices, std::move(text)) = std::move(config);
   }
+  return changes;
 }
 
-Change Changes::together() const {
+// Returns the job `smallest` with the last change of each kind, except changes of the devices.
+static Change together(const Config &smallest, llvm::ArrayRef<Change> changes) {
   Change all{Change::Kind(), "", smallest};
   auto take = [&](Change::Kind kind, auto &&change) {
     const Change *last = nullptr;
-    for (const Change &each : list)
+    for (const Change &each : changes)
       if (each.kind == kind)
         last = &each;
     if (!last)
@@ -167,7 +131,8 @@ json lmc::hintsFor(const Config &config, const plan::Plan &plan, uint64_t budget
                    const CompileOptions &options) {
   constexpr double kHelps = 0.99; // a change must reduce the bytes to this fraction or less
   const uint64_t needed = plannedBytes(plan);
-  const Changes changes(config, plan);
+  const Config smallest = smallestOf(config, plan);
+  const std::vector<Change> changes = changesOf(smallest, config.memory.recompute);
   auto forecasts = [&](llvm::ArrayRef<Change> list) -> std::vector<Forecast> {
     std::vector<ForecastJob> jobs;
     for (const Change &change : list)
@@ -178,12 +143,12 @@ json lmc::hintsFor(const Config &config, const plan::Plan &plan, uint64_t budget
     llvm::consumeError(made.takeError());
     return {};
   };
-  const std::vector<Forecast> made = forecasts(changes.list);
+  const std::vector<Forecast> made = forecasts(changes);
   std::vector<json> hints;
   bool isEnough = false;
   for (size_t i = 0, shown = 0; i < made.size(); i = shown) {
     std::optional<size_t> best;
-    for (; shown < made.size() && changes.list[shown].kind == changes.list[i].kind; ++shown) {
+    for (; shown < made.size() && changes[shown].kind == changes[i].kind; ++shown) {
       const bool helps = double(made[shown].peakBytes) < kHelps * double(needed);
       if (helps && (!best || (!made[*best].fits &&
                               made[shown].peakBytes < made[*best].peakBytes)))
@@ -191,14 +156,14 @@ json lmc::hintsFor(const Config &config, const plan::Plan &plan, uint64_t budget
     }
     if (!best)
       continue;
-    hints.push_back(entryOf(changes.list[*best].text, made[*best], needed));
+    hints.push_back(entryOf(changes[*best].text, made[*best], needed));
     isEnough |= made[*best].fits;
   }
   std::stable_sort(hints.begin(), hints.end(), [](const json &a, const json &b) {
     return a["saved_bytes"] > b["saved_bytes"];
   });
   if (hints.size() > 1 && !isEnough) {
-    const Change all = changes.together();
+    const Change all = together(smallest, changes);
     if (const std::vector<Forecast> one = forecasts(all); !one.empty() && one[0].fits)
       hints.push_back(entryOf(all.text, one[0], needed));
   }
