@@ -14,13 +14,6 @@
 
 namespace host {
 
-void check(cudaError_t result, const char *what) {
-  if (result == cudaSuccess)
-    return;
-  std::fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(result));
-  std::exit(2);
-}
-
 enum class Type { F32, BF16, F64, I8, I32, I64, F16 };
 
 __host__ __device__ inline bool isReal(Type type) {

@@ -10,7 +10,7 @@
 
 namespace host {
 
-inline void checkHeat(cudaError_t result, const char *what) {
+inline void check(cudaError_t result, const char *what) {
   if (result == cudaSuccess)
     return;
   std::fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(result));
@@ -101,23 +101,23 @@ class Heat {
 public:
   Heat() {
     int device = 0, units = 0;
-    checkHeat(cudaGetDevice(&device), "device");
-    checkHeat(cudaDeviceGetAttribute(&units, cudaDevAttrMultiProcessorCount, device), "device");
+    check(cudaGetDevice(&device), "device");
+    check(cudaDeviceGetAttribute(&units, cudaDevAttrMultiProcessorCount, device), "device");
     blocks = units;
-    checkHeat(cudaMalloc(&counted, sizeof *counted), "heat");
-    checkHeat(cudaFuncSetAttribute(multiplyForHeat, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                   kHeatBytes),
-              "heat");
+    check(cudaMalloc(&counted, sizeof *counted), "heat");
+    check(cudaFuncSetAttribute(multiplyForHeat, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               kHeatBytes),
+          "heat");
     cudaEvent_t begin, end;
-    checkHeat(cudaEventCreate(&begin), "event");
-    checkHeat(cudaEventCreate(&end), "event");
+    check(cudaEventCreate(&begin), "event");
+    check(cudaEventCreate(&end), "event");
     float milliseconds = 0;
     for (int run = 0; run < 2; ++run) { // the first run loads the code
-      checkHeat(cudaEventRecord(begin), "event");
+      check(cudaEventRecord(begin), "event");
       launch(kTrial);
-      checkHeat(cudaEventRecord(end), "event");
-      checkHeat(cudaEventSynchronize(end), "heat");
-      checkHeat(cudaEventElapsedTime(&milliseconds, begin, end), "event");
+      check(cudaEventRecord(end), "event");
+      check(cudaEventSynchronize(end), "heat");
+      check(cudaEventElapsedTime(&milliseconds, begin, end), "event");
     }
     roundsPerMillisecond = std::max(1.0, kTrial / std::max(1e-3, double(milliseconds)));
   }
@@ -130,7 +130,7 @@ private:
   static constexpr int kTrial = 2000;
   void launch(int rounds) {
     multiplyForHeat<<<blocks, kHeatThreads, kHeatBytes>>>(rounds, 0.1f, counted);
-    checkHeat(cudaGetLastError(), "heat");
+    check(cudaGetLastError(), "heat");
   }
   int blocks = 0;
   unsigned *counted = nullptr;
@@ -158,25 +158,25 @@ template <typename Run> double millisecondsInHeat(Run run) {
   Heat &heat = theHeat();
   std::vector<cudaEvent_t> events(2 * kRuns);
   for (cudaEvent_t &event : events)
-    checkHeat(cudaEventCreate(&event), "event");
+    check(cudaEventCreate(&event), "event");
   for (int i = 0; i < (now() - heat.ended < 0.1 ? 10 : 100); ++i)
     heat.enqueue(kBefore);
-  checkHeat(cudaDeviceSynchronize(), "heat");
+  check(cudaDeviceSynchronize(), "heat");
   const double began = now();
   for (int i = 0; i < kRuns; ++i) {
     heat.enqueue(kBefore);
-    checkHeat(cudaEventRecord(events[2 * size_t(i)]), "event");
+    check(cudaEventRecord(events[2 * size_t(i)]), "event");
     run();
-    checkHeat(cudaEventRecord(events[2 * size_t(i) + 1]), "event");
+    check(cudaEventRecord(events[2 * size_t(i) + 1]), "event");
   }
-  checkHeat(cudaDeviceSynchronize(), "run");
+  check(cudaDeviceSynchronize(), "run");
   printPhase("heat", began);
   heat.ended = now();
   std::vector<float> times(kRuns);
   for (size_t i = 0; i < times.size(); ++i)
-    checkHeat(cudaEventElapsedTime(&times[i], events[2 * i], events[2 * i + 1]), "event");
+    check(cudaEventElapsedTime(&times[i], events[2 * i], events[2 * i + 1]), "event");
   for (cudaEvent_t event : events)
-    checkHeat(cudaEventDestroy(event), "event");
+    check(cudaEventDestroy(event), "event");
   std::sort(times.begin(), times.end());
   return times[times.size() / 2];
 }
@@ -185,25 +185,25 @@ template <typename Run> double millisecondsInHeat(Run run) {
 // milliseconds of one call. Prints the phase "hold".
 template <typename Run> double millisecondsHeld(double seconds, Run run) {
   run();
-  checkHeat(cudaDeviceSynchronize(), "run");
+  check(cudaDeviceSynchronize(), "run");
   const double began = now();
   int runs = 0;
   // Keeps two batches in the queue, so that the GPU never waits for this program.
   cudaEvent_t ended[2];
   for (cudaEvent_t &event : ended)
-    checkHeat(cudaEventCreate(&event), "event");
+    check(cudaEventCreate(&event), "event");
   for (int batch = 0; now() - began < seconds || batch < 2; ++batch) {
     if (batch >= 2)
-      checkHeat(cudaEventSynchronize(ended[batch % 2]), "run");
+      check(cudaEventSynchronize(ended[batch % 2]), "run");
     for (int i = 0; i < 20; ++i, ++runs)
       run();
-    checkHeat(cudaEventRecord(ended[batch % 2]), "event");
+    check(cudaEventRecord(ended[batch % 2]), "event");
   }
-  checkHeat(cudaDeviceSynchronize(), "run");
+  check(cudaDeviceSynchronize(), "run");
   const double spent = now() - began;
   printPhase("hold", began);
   for (cudaEvent_t event : ended)
-    checkHeat(cudaEventDestroy(event), "event");
+    check(cudaEventDestroy(event), "event");
   return 1e3 * spent / runs;
 }
 
