@@ -151,8 +151,8 @@ std::vector<float> fetched(const float *from, int64_t count) {
   return values;
 }
 
-// Compares every element of a result with `expected`. The kernels round scores and probabilities to
-// bf16 for the tensor cores, so the allowed error is relative to the largest element.
+// Compares every element of a result with `expected`. The allowed error is relative to the largest
+// element, because the kernels round scores and probabilities to bf16 for the tensor cores.
 void compare(host::Difference &difference, int index, const float *expected) {
   host::Array &array = arrays[size_t(index)];
   array.fetch();

@@ -1,6 +1,4 @@
-// Runs the kernel that adds the rows of each token's choices, multiplied by their weights, and
-// compares some columns of each token with sums in f64. Rows are sorted by a random choice among
-// eight experts.
+// Checks the sum of the rows of each token's choices, multiplied by their weights, at some columns.
 
 static void check(host::Difference &difference) {
   experts::draw();

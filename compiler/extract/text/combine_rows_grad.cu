@@ -1,6 +1,5 @@
-// Runs the kernel of the gradients of combine_rows, and compares dy and dweights of some rows with
-// their formulas in f64. Rows are sorted by a random choice among eight experts. Rows of no choice
-// must not be written, and a choice without a row has the gradient zero.
+// Checks the gradients of combine_rows, for some rows. Rows of no choice must not be written, and a
+// choice without a row has the gradient zero.
 
 static void check(host::Difference &difference) {
   experts::draw();

@@ -1,6 +1,5 @@
-// Runs the kernel that multiplies the rows of each expert by its weights, and compares some columns
-// with products in f64: of the first and the last row of each expert, and of some rows between. The
-// experts have different numbers of rows, and one has none. Rows of no expert must not be written.
+// Checks the products of the rows of each expert and its weights: some columns of the first and the
+// last row of each expert, and of some rows between. Rows of no expert must not be written.
 
 static void check(host::Difference &difference) {
   experts::draw();

@@ -1,5 +1,4 @@
-// Runs the kernel of the gradient of the experts' weights, and compares some elements of each
-// expert with sums in f64. The experts have different numbers of rows, and one has none.
+// Checks the gradient of the experts' weights, at some elements of each expert.
 
 static void check(host::Difference &difference) {
   experts::draw();

@@ -1,5 +1,5 @@
-// Runs the kernel of the gradient of SwiGLU of the rows of experts, and compares some columns of some
-// rows with its formula in f64. Rows of no expert must not be written.
+// Checks the gradient of SwiGLU of the rows of experts, at some columns of some rows. Rows of no
+// expert must not be written.
 
 static void check(host::Difference &difference) {
   experts::draw();

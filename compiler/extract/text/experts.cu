@@ -1,5 +1,4 @@
-// Code that the extracted programs for the kernels of a mixture of experts share. It makes inputs
-// that are consistent with each other.
+// What the programs for kernels of a mixture of experts share: inputs that fit each other.
 
 namespace experts {
 
@@ -28,10 +27,9 @@ inline std::vector<int64_t> sorted(const host::Array &array) {
   return choices;
 }
 
-// Draws a choice (an expert of a token) for each of `held` rows, and returns these choices in the
-// order of rows. There are `choices` choices in all, and `array` has a random value per choice or
-// per row. The rows get the choices with the smallest values. If there are more choices than rows,
-// the last eighth of the rows gets no choice: -1.
+// Returns a random choice (an expert of a token) for each of `held` rows, out of `choices`. `array`
+// has a random value per choice or per row; the rows get the choices with the smallest values. If
+// there are more choices than rows, the last eighth of the rows gets no choice: -1.
 inline std::vector<int64_t> drawRows(const host::Array &array, int64_t held, int64_t choices) {
   std::vector<int64_t> rows = sorted(array);
   const int64_t step = choices / array.size(); // more than 1 if `array` has a value per row
@@ -59,10 +57,9 @@ inline void forget(host::Array &array, int64_t row, int64_t columns) {
   array.send();
 }
 
-// Fills `array` with the first row of each expert and then, as its last element, the number of rows
-// that belong to an expert. The first rows are random values of [0, rows], sorted. If there are
-// more than two experts, expert 1 has no rows. If there are several rows, the last one belongs to
-// no expert. Returns the contents of `array`.
+// Fills `array` with the random first row of each expert and, as its last element, the number of
+// rows that belong to an expert. Of more than two experts, expert 1 has no rows. Of several rows,
+// the last one belongs to no expert. Returns the contents of `array`.
 inline std::vector<int64_t> makeOffsets(host::Array &array, int64_t rows) {
   const int64_t own = rows > 1 ? rows - 1 : rows;
   std::vector<int64_t> offsets;

@@ -1,7 +1,7 @@
 // The fixed part of an extracted program: tensors on host and device, random values, comparison,
 // timing. Inputs are drawn on the device, because a host thread draws only about 1e8 values a
-// second. Results are filled with 0xff bytes before the kernels run: an element that no kernel
-// writes is then NaN, or -1, and never a value from an earlier run.
+// second. Results are filled with 0xff bytes before the kernels run, so that an element that no
+// kernel writes is NaN or -1.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -93,8 +93,8 @@ inline int64_t clampIndex(int64_t i, int64_t extent) {
   return std::max<int64_t>(0, std::min(i, extent - 1));
 }
 
-// The random values that an input may have: integers in [least, bound); floats in [-1, 1), or
-// positive ones if isPositive.
+// The random values of an input: integers in [least, bound); floats in [-1, 1), or in [0.1, 1) if
+// isPositive.
 struct Draw {
   int64_t least, bound;
   bool isPositive;
@@ -127,14 +127,13 @@ __host__ __device__ inline uint32_t randomWord(uint64_t element, uint32_t seed) 
   return c[0];
 }
 
-// Returns the place of an element of a tensor that consists of runs of `run` elements, whose starts
-// are `pitch` elements apart; pitch 0: the runs are adjacent.
+// Returns the place of an element of a tensor of rows of `run` elements, whose starts are `pitch`
+// elements apart; pitch 0: rows are adjacent.
 __host__ __device__ inline int64_t placeOf(int64_t element, int64_t run, int64_t pitch) {
   return pitch == 0 ? element : element / run * pitch + element % run;
 }
 
-// Writes random values to a tensor: integers in [draw.least, draw.bound), or floats in [-1, 1),
-// or in [0.1, 1) if draw.isPositive. An element depends only on its number and the seed.
+// Writes random values to a tensor. An element depends only on its number and the seed.
 __global__ void drawValues(unsigned char *to, Type type, int64_t size, int64_t run, int64_t pitch,
                            Draw draw, uint32_t seed) {
   const double low = draw.isPositive ? 0.1 : -1;
@@ -153,13 +152,11 @@ struct Tolerance {
   double relative, absolute;
 };
 
-// A tensor. If it has a pitch, it consists of `rows` rows of equal length, whose starts are `pitch`
-// elements apart.
 struct Array {
   const char *name;
   Type type;
   std::vector<int64_t> shape;
-  int64_t rows, pitch; // pitch 0: rows are adjacent
+  int64_t rows, pitch; // pitch in elements; 0: rows are adjacent
   bool isInput;
   Draw draw;           // range of an input's random values
   Tolerance tolerance; // allowed error of a result
@@ -217,8 +214,7 @@ struct Array {
     check(cudaMemcpy(bytes.data(), device, bytes.size(), cudaMemcpyDeviceToHost), name);
   }
 
-  // Draws the values on the device and fetches them. Floats are positive if `isPositive` is true or
-  // if the kernel needs positive ones.
+  // Draws the values on the device and fetches them. `isPositive` makes floats positive.
   void randomise(uint32_t seed, bool isPositive) {
     Draw chosen = draw;
     chosen.isPositive = isPositive || draw.isPositive;
@@ -286,8 +282,8 @@ struct Expected {
     elements.push_back(element);
     values.push_back(value);
   }
-  // Fetches the result and compares it. The allowed absolute error of floats is a multiple of the
-  // typical size of the terms, or else of the values; that of integers is used as it is.
+  // Fetches the result and compares it. The allowed absolute error of floats is multiplied by the
+  // typical size of the terms, or else of the values.
   void compare(Array &result, Difference &difference) const {
     result.fetch();
     const double size = isReal(result.type) ? typicalSize(terms.empty() ? values : terms) : 1;
@@ -298,9 +294,9 @@ struct Expected {
   }
 };
 
-// Returns the indices below `size` to compare: all indices if there are few, else about `most`
-// evenly spread ones and the last one. The step between them is odd, so that every position in a
-// vector access is included. With the environment variable LMC_CHECK_ALL, all indices.
+// Returns indices below `size` to compare: all if there are few or if LMC_CHECK_ALL is set, else
+// about `most` evenly spread ones and the last one. Their distance is odd, so that they include
+// every position in a vector access.
 inline std::vector<int64_t> sample(int64_t size, int64_t most) {
   static const bool isAll = std::getenv("LMC_CHECK_ALL") != nullptr;
   std::vector<int64_t> chosen;
@@ -332,19 +328,18 @@ template <typename Run> double milliseconds(Run run) {
   return times[times.size() / 2];
 }
 
-// What a program does after its check: nothing; time its kernels, alone and in heat; or run them
-// for four seconds, so that clock and power can be read.
+// What a program does after its check: nothing (any argument); time its kernels, alone and in heat
+// (no argument); or run them for four seconds, so that clock and power can be read ("hold").
 enum class Task { Check, Bench, Hold };
 
-// Returns the task of the arguments: Bench without arguments, Hold for "hold", Check for any other.
 inline Task taskOf(int argc, char **argv) {
   return argc == 1                              ? Task::Bench
          : std::strcmp(argv[1], "hold") == 0 ? Task::Hold
                                                 : Task::Check;
 }
 
-// Prints the time of `run`, the predicted time, the rates from `bytes` and `flops` (each unless it
-// is 0), and the time in heat.
+// Prints the time of `run`, the predicted time and the rates (each unless its number is 0), and the
+// time in heat.
 template <typename Run>
 void bench(const char *name, double predictedSeconds, double bytes, double flops, Run run) {
   const double began = now(), time = milliseconds(run);

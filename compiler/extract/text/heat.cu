@@ -1,7 +1,6 @@
-// Heat: matrix products that keep the tensor cores busy before something is timed. A kernel that is
-// timed "in heat", right after such products, runs at the clock and the power of a training step,
-// where products take most of the time. Alone, a short kernel runs at a higher clock on a GPU that
-// is limited by power. Needs lmc/platform.cuh.
+// Heat: matrix products that keep the tensor cores busy before something is timed. On a GPU that is
+// limited by power, a short kernel alone runs at a higher clock than in a training step. "In heat",
+// right after such products, it runs at the clock of a training step. Needs lmc/platform.cuh.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -90,8 +89,7 @@ inline double now() {
   return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
 }
 
-// Prints when a phase began and ended. If another program samples the GPU's clock and power, these
-// times tell which samples belong to the phase.
+// Prints when a phase began and ended, for a program that samples the GPU's clock and power.
 inline void printPhase(const char *name, double began) {
   std::printf("phase %s %.4f %.4f\n", name, began, now());
 }
@@ -149,9 +147,9 @@ inline Heat &theHeat() {
   return heat;
 }
 
-// Returns the milliseconds of one run in heat: the median of 21 runs. Each of them is enqueued
-// right after 3 ms of products. Before the first one, products run for 300 ms, or for only 30 ms if
-// the last measurement in heat ended less than 0.1 s ago. Prints the phase "heat".
+// Returns the milliseconds of one run in heat: the median of 21 runs, each right after 3 ms of
+// products. Before the first one, products run for 300 ms, or for only 30 ms if the last
+// measurement in heat ended less than 0.1 s ago. Prints the phase "heat".
 template <typename Run> double millisecondsInHeat(Run run) {
   constexpr int kRuns = 21;
   constexpr double kBefore = 3;
@@ -181,8 +179,8 @@ template <typename Run> double millisecondsInHeat(Run run) {
   return times[times.size() / 2];
 }
 
-// Calls `run` again and again for this many seconds, without a pause, and returns the mean
-// milliseconds of one call. Prints the phase "hold".
+// Calls `run` repeatedly for `seconds` without a pause, and returns the mean milliseconds of a
+// call. Prints the phase "hold".
 template <typename Run> double millisecondsHeld(double seconds, Run run) {
   run();
   check(cudaDeviceSynchronize(), "run");

@@ -1,4 +1,4 @@
-// Runs a kernel that writes initial values, and compares them with the values of the CPU's runtime.
+// Compares the initial values that a kernel writes with those of the CPU's runtime.
 
 // Equals lmc::InitializerRecord of the device library.
 struct Record {

@@ -1,5 +1,5 @@
-// Runs a kernel of a matrix product with SwiGLU, and compares some columns of some rows with their
-// formulas in f64: a = silu(g) u with [g | u] = x weight^T (kWhole), or with random g and u.
+// Checks a matrix product with SwiGLU, at some columns of some rows: a = silu(g) u with
+// [g | u] = x weight^T (kWhole), or with random g and u.
 
 static void check(host::Difference &difference) {
   experts::draw();

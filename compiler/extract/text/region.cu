@@ -1,5 +1,4 @@
-// Runs a kernel that was printed from a kernel region, and compares its results with the formulas
-// of the region.
+// Checks a kernel that was printed from a kernel region.
 
 static void check(host::Difference &difference) {
   for (bool positive : {false, true}) {

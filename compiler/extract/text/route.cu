@@ -1,7 +1,6 @@
-// Runs the kernels of a router, and compares their results with its formulas in f64. The choice of
-// an expert is right if no expert that is left has a larger score (except for the rounding of
-// scores), and none with a lower number has the same score. Weights and counts must be those of the
-// chosen experts.
+// Checks a router. The choice of an expert is right if no expert that is left has a larger score
+// (except for the rounding of scores), and none with a lower number has the same score. Weights and
+// counts must be those of the chosen experts.
 
 static void check(host::Difference &difference) {
   experts::draw();

@@ -1,6 +1,6 @@
-// Runs the kernel of a router's gradient, and compares dlogits of some tokens with its formula in
-// f64. Each token has chosen different experts at random. With normalized weights and without dmass,
-// the sum `inner` and the gradients of the other experts' logits are zero, but for rounding.
+// Checks the gradient of a router, for some tokens. Each token has chosen different experts at
+// random. With normalized weights and without dmass, the sum `inner` and the gradients of the other
+// experts' logits are zero, but for rounding.
 
 static void check(host::Difference &difference) {
   experts::draw();

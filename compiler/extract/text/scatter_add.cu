@@ -1,5 +1,5 @@
-// Runs the kernels of an embedding's gradient, and compares some columns of the result with a plain
-// sum. Ids are in [-1, vocabulary], and those outside of the vocabulary add nothing.
+// Checks an embedding's gradient, at some columns. Ids are in [-1, vocabulary]; those outside of
+// the vocabulary add nothing.
 
 static void check(host::Difference &difference) {
   for (size_t i = 0; i < arrays.size(); ++i) {

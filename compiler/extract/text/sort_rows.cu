@@ -1,5 +1,5 @@
-// Runs the kernels that sort choices by expert, and compares all results with a stable sort. If there
-// are several groups of experts, the rank is one more than their number.
+// Compares the sort of choices by expert with a stable sort. If there are several groups of
+// experts, the rank is one more than their number.
 
 static void check(host::Difference &difference) {
   experts::draw();

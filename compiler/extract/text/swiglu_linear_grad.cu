@@ -1,6 +1,6 @@
-// Runs a kernel of a matrix product with the gradient of SwiGLU, and compares some columns of some
-// rows with their formulas in f64. The gradient of silu(g) u is dy weight (kWhole), or random. The
-// kernel overwrites g and u with their gradients, and the gradient of silu(g) u with silu(g) u.
+// Checks a matrix product with the gradient of SwiGLU, at some columns of some rows. The gradient
+// of silu(g) u is dy weight (kWhole), or random. The kernel overwrites this gradient with silu(g) u,
+// and g and u with their gradients.
 
 static void check(host::Difference &difference) {
   experts::draw();

@@ -1,6 +1,5 @@
-// Runs the kernel that copies the rows of tokens to the rows of their choices, and compares some
-// columns of each row. Rows are sorted by a random choice among eight experts;
-// those of no choice must not be written.
+// Checks the copies of the rows of tokens to the rows of their choices, at some columns. Rows of no
+// choice must not be written.
 
 static void check(host::Difference &difference) {
   experts::draw();

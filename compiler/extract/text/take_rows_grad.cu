@@ -1,5 +1,4 @@
-// Runs the kernel that adds the rows of each token's choices, and compares some columns of each
-// token with sums in f64. Rows are sorted by a random choice among eight experts.
+// Checks the sum of the rows of each token's choices, at some columns.
 
 static void check(host::Difference &difference) {
   experts::draw();
