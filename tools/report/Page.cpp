@@ -165,7 +165,7 @@ ordered_json generatedJson(const RunHistory &run) {
 
 ordered_json evaluationsJson(const RunHistory &run) {
   ordered_json evaluations = ordered_json::array();
-  for (const auto &[step, results] : run.evaluations.steps()) {
+  for (const auto &[step, results] : run.evaluations) {
     ordered_json values = ordered_json::object();
     for (const auto &[name, value] : results)
       values[name] = rounded(value);

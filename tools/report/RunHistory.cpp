@@ -7,10 +7,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
+#include <set>
 
 using nlohmann::json;
 
@@ -70,8 +72,8 @@ constexpr size_t kMaxText = 2000; // bytes of the text of an event
 } // namespace
 
 RunHistory::RunHistory(const std::string &folder)
-    : folder(folder), generated(folder), evaluations(folder), updates(folder),
-      metricsFile(folder + "/metrics.jsonl"), eventsFile(folder + "/events.jsonl") {}
+    : folder(folder), generated(folder), updates(folder), metricsFile(folder + "/metrics.jsonl"),
+      eventsFile(folder + "/events.jsonl") {}
 
 Result<RunHistory> RunHistory::open(const std::string &folder) {
   std::error_code failed;
@@ -91,7 +93,7 @@ Result<void> RunHistory::update() {
   LMC_TRY(eventsFile.read([this] { forgetEvents(); },
                           [this](std::string_view line) { readEvent(line); }));
   LMC_TRY(generated.update());
-  evaluations.update();
+  readEvaluations();
   LMC_TRY(updates.update());
   readIdentity();
   return {};
@@ -327,6 +329,29 @@ void RunHistory::readIdentity() {
       text = shown(*values);
     settings[key] = text;
   }
+}
+
+// Reads new results, and removes those of steps that a rewind took back. A folder that cannot be
+// read has no results.
+void RunHistory::readEvaluations() {
+  const std::string parent = folder + "/evaluations";
+  std::set<int64_t> found;
+  if (const auto names = exists(parent) ? listFolder(parent) : std::vector<std::string>())
+    for (const std::string &name : *names) {
+      int64_t step = 0;
+      const char *end = name.data() + name.size();
+      const auto read = std::from_chars(name.data(), end, step);
+      if (read.ec == std::errc() && read.ptr == end &&
+          exists(fmt::format("{}/{}/{}", parent, name, kEvaluationComplete)))
+        found.insert(step);
+    }
+  while (found.size() > kMaxEvaluations)
+    found.erase(found.begin());
+  std::erase_if(evaluations, [&](const auto &entry) { return !found.contains(entry.first); });
+  for (const int64_t step : found)
+    if (!evaluations.contains(step))
+      if (auto results = readEvaluation(fmt::format("{}/{}", parent, step)))
+        evaluations.emplace(step, std::move(*results));
 }
 
 int64_t RunHistory::damaged() const {

@@ -2,8 +2,8 @@
 // takes limited memory, however long the run is.
 #pragma once
 
+#include "ground/support/EvaluationResults.h"
 #include "ground/support/Result.h"
-#include "tools/report/ExportResults.h"
 #include "tools/report/GeneratedTexts.h"
 #include "tools/report/GrowingFile.h"
 #include "tools/report/Line.h"
@@ -56,9 +56,10 @@ struct RunEvent {
 
 class RunHistory {
 public:
-  static constexpr size_t kMaxEvents = 400;  // of each kind; older ones are dropped
-  static constexpr size_t kMaxSets = 32;     // of validation data
-  static constexpr size_t kMaxSlowSteps = 5; // of each part
+  static constexpr size_t kMaxEvents = 400;     // of each kind; older ones are dropped
+  static constexpr size_t kMaxSets = 32;        // of validation data
+  static constexpr size_t kMaxSlowSteps = 5;    // of each part
+  static constexpr size_t kMaxEvaluations = 12; // the latest ones are kept
 
   // Error: `folder` is no folder, or has no metrics.jsonl.
   static Result<RunHistory> open(const std::string &folder);
@@ -110,7 +111,7 @@ public:
   std::string phase;  // phase of the last step; "": the run has no phases
 
   GeneratedTexts generated;
-  ExportResults evaluations;
+  std::map<int64_t, EvaluationResults> evaluations; // of checkpoint.export_command, by step
   TensorUpdates updates;
 
   // Returns the number of lines that were ignored, including an incomplete last line.
@@ -123,6 +124,7 @@ private:
   void readMetrics(std::string_view line);
   void readEvent(std::string_view line);
   void readIdentity();
+  void readEvaluations();
   void addSlow(StepPart part, double step, double seconds);
   void addValidation(const std::string &set, const RunPosition &at, const nlohmann::json &loss);
 
