@@ -154,9 +154,9 @@ ordered_json slowStepsJson(const RunHistory &run) {
 
 ordered_json generatedJson(const RunHistory &run) {
   ordered_json prompts = ordered_json::array();
-  for (const GeneratedTexts::Prompt &prompt : run.generated.prompts()) {
+  for (const GeneratedTexts &prompt : run.generated) {
     prompts.push_back({{"prompt", prompt.prompt}, {"texts", ordered_json::array()}});
-    for (const GeneratedTexts::Text &text : prompt.texts)
+    for (const GeneratedText &text : prompt.texts)
       prompts.back()["texts"].push_back(
           {{"step", text.step}, {"text", text.text}, {"end", text.end}});
   }

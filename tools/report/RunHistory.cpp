@@ -72,8 +72,8 @@ constexpr size_t kMaxText = 2000; // bytes of the text of an event
 } // namespace
 
 RunHistory::RunHistory(const std::string &folder)
-    : folder(folder), generated(folder), updates(folder), metricsFile(folder + "/metrics.jsonl"),
-      eventsFile(folder + "/events.jsonl") {}
+    : folder(folder), updates(folder), metricsFile(folder + "/metrics.jsonl"),
+      eventsFile(folder + "/events.jsonl"), generatedFile(folder + "/generated.jsonl") {}
 
 Result<RunHistory> RunHistory::open(const std::string &folder) {
   std::error_code failed;
@@ -92,7 +92,8 @@ Result<void> RunHistory::update() {
                            [this](std::string_view line) { readMetrics(line); }));
   LMC_TRY(eventsFile.read([this] { forgetEvents(); },
                           [this](std::string_view line) { readEvent(line); }));
-  LMC_TRY(generated.update());
+  LMC_TRY(generatedFile.read([this] { generated.clear(); },
+                             [this](std::string_view line) { readGenerated(line); }));
   readEvaluations();
   LMC_TRY(updates.update());
   readIdentity();
@@ -300,6 +301,27 @@ std::vector<const RunEvent *> RunHistory::events() const {
   for (const auto &[number, event] : all)
     result.push_back(event);
   return result;
+}
+
+void RunHistory::readGenerated(std::string_view line) {
+  constexpr size_t kMaxBytes = 4000; // of each prompt and text
+  const auto record = parseJsonObject(line, "generated.jsonl");
+  if (!record)
+    return;
+  const auto text = [&](const char *key) { return textAt(*record, key).substr(0, kMaxBytes); };
+  const auto step = record->find("step");
+  if (step == record->end() || !step->is_number_integer())
+    return;
+  const std::string prompt = text("prompt");
+  auto of = std::ranges::find(generated, prompt, &GeneratedTexts::prompt);
+  if (of == generated.end()) {
+    if (generated.size() == kMaxPrompts)
+      return;
+    of = generated.insert(generated.end(), GeneratedTexts{prompt, {}});
+  }
+  of->texts.push_back({step->get<int64_t>(), text("text"), text("end")});
+  if (of->texts.size() > kMaxTexts)
+    of->texts.pop_front();
 }
 
 void RunHistory::readIdentity() {

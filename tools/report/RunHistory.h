@@ -4,7 +4,6 @@
 
 #include "ground/support/EvaluationResults.h"
 #include "ground/support/Result.h"
-#include "tools/report/GeneratedTexts.h"
 #include "tools/report/GrowingFile.h"
 #include "tools/report/Line.h"
 #include "tools/report/MedianSketch.h"
@@ -54,12 +53,25 @@ struct RunEvent {
   bool takenBack = false;     // true if the run went back to before this event's step
 };
 
+// A text that the model has generated during the run (OUT/generated.jsonl).
+struct GeneratedText {
+  int64_t step = 0;
+  std::string text;
+  std::string end; // reason of the end: "length", "end_of_document", "not_finite"
+};
+struct GeneratedTexts {
+  std::string prompt;
+  std::deque<GeneratedText> texts; // the oldest first
+};
+
 class RunHistory {
 public:
   static constexpr size_t kMaxEvents = 400;     // of each kind; older ones are dropped
   static constexpr size_t kMaxSets = 32;        // of validation data
   static constexpr size_t kMaxSlowSteps = 5;    // of each part
   static constexpr size_t kMaxEvaluations = 12; // the latest ones are kept
+  static constexpr size_t kMaxPrompts = 16;     // the first ones are kept
+  static constexpr size_t kMaxTexts = 6;        // of each prompt; the latest ones are kept
 
   // Error: `folder` is no folder, or has no metrics.jsonl.
   static Result<RunHistory> open(const std::string &folder);
@@ -110,7 +122,7 @@ public:
   std::string ending; // text of the latest `exit`; "": the run goes on, or was killed
   std::string phase;  // phase of the last step; "": the run has no phases
 
-  GeneratedTexts generated;
+  std::vector<GeneratedTexts> generated;            // by prompt, in the order of the file
   std::map<int64_t, EvaluationResults> evaluations; // of checkpoint.export_command, by step
   TensorUpdates updates;
 
@@ -123,12 +135,13 @@ private:
   void forgetEvents();
   void readMetrics(std::string_view line);
   void readEvent(std::string_view line);
+  void readGenerated(std::string_view line);
   void readIdentity();
   void readEvaluations();
   void addSlow(StepPart part, double step, double seconds);
   void addValidation(const std::string &set, const RunPosition &at, const nlohmann::json &loss);
 
-  GrowingFile metricsFile, eventsFile;
+  GrowingFile metricsFile, eventsFile, generatedFile;
   std::map<std::string, std::deque<std::pair<int64_t, RunEvent>>>
       kept; // by kind, with their numbers
   int64_t eventNumber = 0;
