@@ -34,7 +34,7 @@ private:
   std::string statements(linalg::GenericOp generic, Value yielded, StringRef indent,
                          DenseMap<Value, std::string> &names);
   std::string read(linalg::GenericOp generic, OpOperand *operand);
-  std::string scalar(Operation *op, ArrayRef<std::string> x, linalg::GenericOp generic);
+  std::string scalar(Operation *op, ArrayRef<std::string> x);
   std::string constant(Attribute value);
   void function(Value tensor, StringRef statements);
 
@@ -47,8 +47,6 @@ private:
 } // namespace
 
 static RankedTensorType typeOf(Value tensor) { return cast<RankedTensorType>(tensor.getType()); }
-
-static bool isReduction(linalg::GenericOp generic) { return generic.getNumReductionLoops() > 0; }
 
 std::string Printer::name(Value tensor) {
   return "v" + std::to_string(numbers.try_emplace(tensor, unsigned(numbers.size())).first->second);
@@ -163,7 +161,7 @@ static std::string wrapped(Type type, const llvm::Twine &value) {
 
 // Prints an op of a linalg.generic's body as an expression of its operands `x`. Printed floats are
 // double, integers are int64_t, and i1 is bool.
-std::string Printer::scalar(Operation *op, ArrayRef<std::string> x, linalg::GenericOp generic) {
+std::string Printer::scalar(Operation *op, ArrayRef<std::string> x) {
   Type to = op->getResult(0).getType();
   auto infix = [&](StringRef sign) { return formatv("({0} {1} {2})", x[0], sign, x[1]).str(); };
   auto integer = [&](StringRef sign) {
@@ -272,7 +270,7 @@ std::string Printer::statements(linalg::GenericOp generic, Value yielded, String
           self(self, operand);
           operands.push_back(names[operand]);
         }
-      expression = scalar(op, operands, generic);
+      expression = scalar(op, operands);
     }
     std::string variable = "x" + std::to_string(count++);
     const char *type = value.getType().isInteger(1)                 ? "bool"
@@ -362,7 +360,8 @@ llvm::Expected<std::string> Printer::run() {
       part(insert);
     } else if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
       for (OpResult result : generic->getResults())
-        isReduction(generic) ? reduction(result, generic) : elementwise(result, generic);
+        generic.getNumReductionLoops() > 0 ? reduction(result, generic)
+                                           : elementwise(result, generic);
     } else if (auto value = dyn_cast<arith::ConstantOp>(op)) {
       if (isa<RankedTensorType>(value.getType()))
         function(value, "    return double(" + constant(value.getValue()) + ");\n");

@@ -96,8 +96,7 @@ template <typename Key> std::vector<FoldedFusions> folded(const json &entries, c
   std::vector<FoldedFusions> groups;
   for (auto &[name, group] : byKey)
     groups.push_back(std::move(group));
-  std::stable_sort(groups.begin(), groups.end(),
-                   [](const auto &a, const auto &b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(groups, std::ranges::greater(), &FoldedFusions::bytes);
   return groups;
 }
 

@@ -336,9 +336,7 @@ void Page::graph() {
   legend(kKindColours);
   add("<div class=\"wide\"><svg viewBox=\"0 0 {:.0f} {:.0f}\" width=\"{:.0f}\" role=\"img\">",
       graph.width, graph.height, graph.width);
-  bool backward = false;
-  for (const GraphNode &node : graph.nodes)
-    backward |= node.backward;
+  const bool backward = std::ranges::any_of(graph.nodes, &GraphNode::backward);
   add("<text class=\"title\" x=\"8\" y=\"16\">{}</text>", backward ? "forward" : "");
   if (backward)
     add("<text class=\"title\" x=\"{:.0f}\" y=\"16\">backward</text>", graph.backwardX);

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -68,12 +69,9 @@ static json entryOf(double measured, double predicted) {
 
 // Sorts entries by the difference in seconds per step, largest first.
 static json sorted(std::vector<json> entries) {
-  auto difference = [](const json &entry) {
+  std::ranges::stable_sort(entries, std::ranges::greater(), [](const json &entry) {
     return std::abs(entry["seconds"].get<double>() - entry["predicted_seconds"].get<double>()) *
            entry["runs_per_step"].get<double>();
-  };
-  std::stable_sort(entries.begin(), entries.end(), [&](const json &a, const json &b) {
-    return difference(a) > difference(b);
   });
   return entries;
 }
