@@ -14,10 +14,12 @@ namespace lmc {
 
 class PlanFile;
 
+// The sections of the report that the user requests.
 struct ExplainSections {
-  bool memory = true, fusion = true, recompute = true, cost = true, comm = true, kernels = true,
-       commands = true;
-  bool allFusions = false; // prints each refused fusion on a line, instead of one line per reason
+  bool memory = false, fusion = false, recompute = false, cost = false, comm = false,
+       kernels = false, commands = false;
+
+  bool operator==(const ExplainSections &) const = default;
 };
 
 // Returns the report of a plan on a device as JSON. docs/explain.md documents the keys.
@@ -26,8 +28,9 @@ nlohmann::json explainJson(const plan::Plan &plan, const cost::DeviceSpec &spec)
 // Returns the compiler's warnings, which the plan contains as its report "warnings".
 std::vector<std::string> warningsIn(const plan::Plan &plan);
 
-// Returns the report as text for a terminal.
-std::string explainText(const nlohmann::json &report, const ExplainSections &sections);
+// Returns the report as text for a terminal, with the requested sections, or with all if `all` is
+// true. A requested section `fusion` has a line per refused fusion, else one per reason.
+std::string explainText(const nlohmann::json &report, const ExplainSections &requested, bool all);
 
 // Print sections of the report as text. `fusions` has the lists `formed` and `refused` of the
 // section `fusion`. `recompute` may lack `layers` and `flops_overhead`.

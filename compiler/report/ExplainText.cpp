@@ -572,25 +572,25 @@ void Text::commands() {
 
 } // namespace
 
-std::string lmc::explainText(const json &report, const ExplainSections &sections) {
+std::string lmc::explainText(const json &report, const ExplainSections &requested, bool all) {
   Text text(report);
   text.summary();
   text.warnings();
-  if (sections.memory)
+  if (all || requested.memory)
     text.memory();
-  if (sections.fusion)
-    text.fusion(sections.allFusions);
-  if (sections.recompute)
+  if (all || requested.fusion)
+    text.fusion(/*showsAll=*/requested.fusion);
+  if (all || requested.recompute)
     text.recompute(report["recompute"]);
-  if (sections.cost) {
+  if (all || requested.cost) {
     text.cost();
     text.measured();
   }
-  if (sections.comm)
+  if (all || requested.comm)
     text.comm();
-  if (sections.kernels)
+  if (all || requested.kernels)
     text.kernels();
-  if (sections.commands)
+  if (all || requested.commands)
     text.commands();
   return std::move(text.text);
 }

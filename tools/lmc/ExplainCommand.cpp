@@ -29,9 +29,7 @@ struct ExplainArguments {
   std::string html, trace, kernel, measured;
   std::string phase;          // name of the phase to explain; "": the first
   std::vector<int64_t> scale; // numbers of devices for --scale
-  // The requested sections of the report. If none is true, all are printed.
-  bool memory = false, fusion = false, recompute = false, cost = false, comm = false,
-       kernels = false, commands = false;
+  ExplainSections sections;
 };
 
 // A plan to explain, and the device for which it is explained.
@@ -103,7 +101,7 @@ Result<std::optional<Explained>> compileJob(const ExplainArguments &arguments) {
   CompileOptions options;
   setCompileOptions(arguments.job, *config, options);
   // Only the report on kernels needs the code of kernels, and only for some targets.
-  options.withCode = (arguments.kernels || !arguments.kernel.empty()) &&
+  options.withCode = (arguments.sections.kernels || !arguments.kernel.empty()) &&
                      codegen::findTarget(config->target.device)->reportsResources();
   mlir::FailureOr<CompiledPhases> compiled = compilePhases(*phases, options);
   if (mlir::failed(compiled))
@@ -213,22 +211,18 @@ Result<void> writeReport(const Explained &explained, const ExplainArguments &arg
                   htmlReport(plan, report, llvm::sys::path::filename(arguments.input).str())));
   if (!arguments.trace.empty())
     LMC_TRY(write(arguments.trace, traceJson(plan, explained.spec).dump()));
-  const ExplainArguments &a = arguments;
-  const bool all = !a.memory && !a.fusion && !a.recompute && !a.cost && !a.comm && !a.kernels &&
-                   !a.commands && a.scale.empty();
+  const bool all = arguments.sections == ExplainSections() && arguments.scale.empty();
   // A report that goes to a file is printed only if the user requests sections.
-  if (a.json)
+  if (arguments.json)
     llvm::outs() << report.dump(2) << "\n";
-  else if (!all || (a.html.empty() && a.trace.empty())) {
+  else if (!all || (arguments.html.empty() && arguments.trace.empty())) {
     if (all &&
         !explained.sections.contains("compile")) // a job that was compiled here has no plan file
       llvm::outs() << "plan: SHA-256 " << explained.file->hash() << "\n\n";
     if (all)
       llvm::outs() << trainingPhasesText(report.value("training_phases", nlohmann::json::array()));
-    llvm::outs() << explainText(report, {all || a.memory, all || a.fusion, all || a.recompute,
-                                         all || a.cost, all || a.comm, all || a.kernels,
-                                         all || a.commands, a.fusion});
-    if (!a.scale.empty())
+    llvm::outs() << explainText(report, arguments.sections, all);
+    if (!arguments.scale.empty())
       llvm::outs() << scaleText(report);
   }
   return {};
@@ -280,16 +274,17 @@ LmcCommand addExplainCommand(CommandLine &line) {
   command.option("--phase", "NAME", arguments->phase,
                  "the phase of the run to explain (default: the first)");
   command.group("Sections to print (default: all)");
-  command.flag("--memory", arguments->memory, "memory by category, by phase and at the peak");
-  command.flag("--fusion", arguments->fusion, "fusions formed and refused; traffic and its floor");
-  command.flag("--recompute", arguments->recompute, "what is computed again, and its price");
-  command.flag("--cost", arguments->cost, "predicted times and what bounds them");
-  command.flag("--comm", arguments->comm, "communication between ranks");
+  ExplainSections &sections = arguments->sections;
+  command.flag("--memory", sections.memory, "memory by category, by phase and at the peak");
+  command.flag("--fusion", sections.fusion, "fusions formed and refused; traffic and its floor");
+  command.flag("--recompute", sections.recompute, "what is computed again, and its price");
+  command.flag("--cost", sections.cost, "predicted times and what bounds them");
+  command.flag("--comm", sections.comm, "communication between ranks");
   command.option(
       "--scale", "1,8,64", [=](const std::string &text) { return readCounts(text, arguments->scale); },
       "the job on other numbers of devices, under each sharding strategy");
-  command.flag("--kernels", arguments->kernels, "the generated kernels");
-  command.flag("--commands", arguments->commands, "the functions and their commands");
+  command.flag("--kernels", sections.kernels, "the generated kernels");
+  command.flag("--commands", sections.commands, "the functions and their commands");
   addJobOptions(command, arguments->job);
   return {&command, [=] { return exitCodeOf(runExplain(*arguments), ""); }};
 }

@@ -101,7 +101,7 @@ TEST(Explain, WhatNoPhaseSaidIsStillThere) {
   EXPECT_EQ(report["fusion"]["bytes_per_token"], 4000.0 / 16);
   EXPECT_TRUE(report["fusion"]["floor_bytes_per_token"].is_null());
   EXPECT_EQ(report["comm"]["ranks"], 1);
-  std::string text = explainText(report, {});
+  std::string text = explainText(report, {}, true);
   EXPECT_THAT(text, HasSubstr("the plan does not say which fusions were formed"));
   EXPECT_THAT(text, HasSubstr("communication: one rank, none"));
   EXPECT_THAT(text, HasSubstr("recompute: none\n"));
@@ -145,12 +145,12 @@ TEST(Explain, PhasesSpeakForThemselves) {
   json report = job.explain();
   EXPECT_EQ(report["compile"]["seconds"], 1.5);
   EXPECT_EQ(report["recompute"]["flops_overhead"], 0.125);
-  std::string text = explainText(report, {});
+  std::string text = explainText(report, {}, true);
   EXPECT_THAT(text, HasSubstr("row_reduction    b <- a  saves 2.0 KiB  in layer"));
   EXPECT_THAT(text, HasSubstr("refused: 4, by reason:\n"
                               "       4 x would raise the peak from 7 to 10\n"
                               "           together 7.0 KiB; the largest is f <- e  2.0 KiB\n"));
-  EXPECT_THAT(explainText(report, {.allFusions = true}),
+  EXPECT_THAT(explainText(report, {.fusion = true}, true),
               HasSubstr("d <- c  would save 1.0 KiB: would raise the peak from 7 to 9\n"
                         "    f <- e  would save 2.0 KiB x 3: would raise the peak from 7 to 10\n"));
   EXPECT_THAT(text, HasSubstr("recompute: auto, 12.5% more matrix FLOPs"));
