@@ -330,24 +330,22 @@ private:
 // Returns the links that the plan was compiled for.
 json linksOf(const plan::Plan &plan) {
   json links = json::array();
-  for (unsigned i = 0; plan.links() && i < plan.links()->size(); ++i) {
-    const plan::Link &link = *plan.links()->Get(i);
-    links.push_back({{"kind", link.kind() == plan::LinkKind::Device ? "device" : "node"},
-                     {"base_seconds", link.base()},
-                     {"latency_seconds", link.latency()},
-                     {"bandwidth", link.bandwidth()}});
-  }
+  if (plan.links())
+    for (const plan::Link *link : *plan.links())
+      links.push_back({{"kind", link->kind() == plan::LinkKind::Device ? "device" : "node"},
+                       {"base_seconds", link->base()},
+                       {"latency_seconds", link->latency()},
+                       {"bandwidth", link->bandwidth()}});
   return links;
 }
 
 json axisSpeedsOf(const plan::Plan &plan) {
   json speeds = json::array();
-  for (unsigned i = 0; plan.axis_speeds() && i < plan.axis_speeds()->size(); ++i) {
-    const plan::AxisSpeed &speed = *plan.axis_speeds()->Get(i);
-    speeds.push_back({{"axis", nameOf(speed.axis())},
-                      {"latency_seconds", speed.latency()},
-                      {"bandwidth", speed.bandwidth()}});
-  }
+  if (plan.axis_speeds())
+    for (const plan::AxisSpeed *speed : *plan.axis_speeds())
+      speeds.push_back({{"axis", nameOf(speed->axis())},
+                        {"latency_seconds", speed->latency()},
+                        {"bandwidth", speed->bandwidth()}});
   return speeds;
 }
 
