@@ -60,10 +60,7 @@ public:
 #include "compiler/emit/Bodies.inc"
 
   plan::CopyT body(plan_ir::CopyOp op) const {
-    plan::CopyT body;
-    body.x = sliceOf(op.getX());
-    body.d = sliceOf(op.getD());
-    return body;
+    return {{}, sliceOf(op.getX()), sliceOf(op.getD())};
   }
 
   plan::CollectiveT body(plan_ir::AllGatherOp op) const {
@@ -77,9 +74,7 @@ public:
   }
 
   plan::WaitT body(plan_ir::WaitOp op) const {
-    plan::WaitT body;
-    body.command = numbers.started.lookup(op.getD());
-    return body;
+    return {{}, numbers.started.lookup(op.getD())};
   }
 
   uint16_t streamOf(bool isAsync, plan_ir::Axis axis) const {
@@ -93,11 +88,7 @@ public:
 private:
   template <typename Op>
   plan::CollectiveT collective(plan::CollectiveKind kind, Op op, Value x) const {
-    plan::CollectiveT body;
-    body.kind = kind;
-    body.axis = axisOf(op.getAxis());
-    body.x = sliceOf(x);
-    body.d = sliceOf(op.getD());
+    plan::CollectiveT body{{}, kind, axisOf(op.getAxis()), sliceOf(x), sliceOf(op.getD())};
     if (auto source = numbers.started.find(x);
         source != numbers.started.end() && numbers.hasTwoCollectiveStreams)
       body.after = int32_t(source->second);
