@@ -585,16 +585,6 @@ static void addTimes(std::vector<PhaseTime> &sum, const std::vector<PhaseTime> &
   }
 }
 
-static nlohmann::json microBatchNotes(const MicroBatchResult &found) {
-  nlohmann::json attempts = nlohmann::json::array();
-  for (const MicroBatchAttempt &attempt : found.attempts)
-    attempts.push_back({{"mbs", attempt.size},
-                        {"peak_bytes", attempt.peakBytes},
-                        {"tokens_per_second_per_device", attempt.tokensPerSecond},
-                        {"fits", attempt.fits}});
-  return {{"attempts", std::move(attempts)}};
-}
-
 // Plans the job with several micro-batch sizes, and finishes the best plan.
 static FailureOr<CompileResult>
 compileBestMicroBatch(const Config &config, const CompileOptions &options, MLIRContext &context) {
@@ -634,7 +624,12 @@ compileBestMicroBatch(const Config &config, const CompileOptions &options, MLIRC
     if (failed(best->plan(Phase::Model, nullptr)))
       return failure();
   }
-  best->reports()["micro_batch"] = microBatchNotes(*found);
+  nlohmann::json &attempts = best->reports()["micro_batch"]["attempts"];
+  for (const MicroBatchAttempt &each : found->attempts)
+    attempts.push_back({{"mbs", each.size},
+                        {"peak_bytes", each.peakBytes},
+                        {"tokens_per_second_per_device", each.tokensPerSecond},
+                        {"fits", each.fits}});
   if (failed(best->finish()))
     return failure();
   CompileResult result = best->take();
