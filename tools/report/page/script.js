@@ -1,5 +1,4 @@
-// Draws the charts and tables of `lmc report` from the JSON in the element "data". Every text of a run enters the page as
-// the text of a node, never as HTML.
+// Draws the charts and tables of `lmc report` from the JSON in the element "data". Texts of runs never become HTML.
 "use strict";
 (() => {
 const data = JSON.parse(document.getElementById("data").textContent);
@@ -54,7 +53,7 @@ const localTime = (text) => {
 
 // ---- The data ------------------------------------------------------------------------------------------------------
 
-// Positions come as differences of neighbours.
+// A position in the data is the difference from the position before it.
 function decode(line) {
   const sums = (list, scale) => { let sum = 0; return Float64Array.from(list, (d) => (sum += d) * scale); };
   return { steps: sums(line.s, 1), tokens: sums(line.t, 1), hours: sums(line.m, 1 / 3.6e6), y: line.y };
@@ -74,8 +73,7 @@ const curves = data.curves.map((line) => ({ ...decode(line), name: line.name }))
 const colourOf = (i) => `var(--c${i % COLOURS})`;
 const dashOf = (i) => ["", "9 3", "2 3", "9 3 2 3"][Math.floor(i / COLOURS) % 4];
 
-// The exponential mean of losses with the weight 1/w for the newest of w steps. A point of `mean_loss` is the mean of
-// `size` steps.
+// Returns the exponential mean of losses, in which the newest step has the weight 1/w. A point stands for `size` steps.
 function smoothed(run) {
   const w = state.smooth === "auto" ? Math.max(1, run.facts.steps / 100) : Number(state.smooth);
   if (!(w > 0)) return null;
@@ -139,7 +137,7 @@ function logTicks(from, to, count) {
       for (const f of factors) if (f * 10 ** e >= from * 0.999 && f * 10 ** e <= to * 1.001) ticks.push(f * 10 ** e);
   return ticks;
 }
-// The unit of an x axis: the factor from its values, its title, and the text of a value.
+// Returns the unit of the x axis. `factor` multiplies values; `text` prints them.
 function xUnit(most) {
   if (state.by === "tokens") return { factor: 1, title: "tokens", text: (v) => si(v) };
   if (state.by === "steps") return { factor: 1, title: "steps", text: (v) => v >= 1e5 ? si(v) : grouped(v) };
@@ -168,8 +166,8 @@ const charts = [];
 let lastTouched = 0; // the time at which the reader last pointed at a chart
 
 class Chart {
-  // spec: title, note, height, lines(run, i) -> [{label, line, width, opacity, dash, dots}], text(value), and at will
-  // log(), zero, stack, events, curves.
+  // spec: title, note, height, lines(run, i) -> [{label, line, width, opacity, dash, dots}], text(value); optional: log(),
+  // zero, stack, events, curves.
   constructor(spec, parent, extra) {
     this.spec = spec;
     this.id = "clip" + charts.length;
@@ -213,7 +211,7 @@ class Chart {
     const lines = this.lines = this.gather(), [x0, x1] = this.domain(), unit = xUnit(x1);
     const rows = spec.events ? shownRuns().filter(({ run }) => run.events.some(isMarked)) : [];
     const left = 58, right = 14, top = 8, plot = spec.height, height = top + plot + 36 + 18 * rows.length;
-    // The y range: of the values in the x range, and one beyond on either side of it.
+    // The y range has all values in the x range.
     let low = Infinity, high = -Infinity;
     const from = state.span === "tail" && !zoom() && !spec.zero ? x0 + 0.1 * (x1 - x0) : x0;
     for (const { x, y } of lines)
@@ -231,7 +229,7 @@ class Chart {
     const sx = this.sx = (v) => left + (v - x0) / (x1 - x0) * (width - left - right);
     this.ix = (p) => x0 + (p - left) / (width - left - right) * (x1 - x0);
     const sy = log ? (v) => top + plot * (1 - Math.log(v / low) / Math.log(high / low)) : (v) => top + plot * (1 - (v - low) / (high - low));
-    // Bytes have round numbers of GiB.
+    // Ticks of bytes are round numbers of KiB, MiB or GiB.
     const scale = spec.binary ? 1024 ** Math.max(0, Math.floor(Math.log2(Math.max(1, high)) / 10)) : 1;
     this.frame = { left, right: width - right, top, bottom: top + plot, x0, x1, width };
 
@@ -293,7 +291,7 @@ class Chart {
     this.drawKey(rows);
   }
 
-  // Stacks the lines. A mean holds for the bucket that ends at its position.
+  // Stacks the lines. A value is the mean of the steps up to its position.
   areas(parent, lines, sx, sy) {
     if (!lines.length) return;
     const x = lines[0].x, below = new Float64Array(x.length);
@@ -322,7 +320,7 @@ class Chart {
     for (const { run } of rows) for (const event of run.events) if (isMarked(event)) kinds.add(event.kind);
     for (const kind of Object.keys(MARKS))
       if (kinds.has(kind)) entries.push(el("span", {}, svg("svg", { width: 14, height: 14 }, markPath(kind, "var(--soft)", "translate(7 7)")), MARKS[kind][0]));
-    // A single line needs no key: the title says what it is.
+    // The title explains a single line.
     this.key.replaceChildren(...(entries.length > 1 ? entries : []));
   }
 
@@ -393,7 +391,7 @@ function hideAll() {
     if (chart.brush) chart.brush.setAttribute("visibility", "hidden");
   }
 }
-// The index of the value that is nearest to x; -1 without values.
+// Returns the index of the value that is nearest to x; -1 without values.
 function nearest(xs, ys, x) {
   let low = 0, high = xs.length - 1;
   while (low < high) {
@@ -492,7 +490,7 @@ const prefixOf = (run) => runs.length > 1 ? run.name + ": " : "";
 function head(run, i) {
   return el("th", { class: "n", title: run.folder }, el("span", { class: "head" }, runSwatch(i), el("span", { class: "name" }, run.name)));
 }
-// The facts of a run: [name, text, addition, class].
+// Returns the facts of a run as [name, text, addition, class].
 function facts(run) {
   const f = run.facts, at = (point) => point ? "at step " + grouped(point.step) : "";
   const state = f.ended ? f.ending : f.last_time ? "goes on, or was killed" : "no step yet";
@@ -524,7 +522,7 @@ function drawFacts() {
     return factsPanel.append(el("dl", { class: "facts" }, facts(runs[0]).map(([name, text, more, kind]) =>
       el("div", {}, el("dt", {}, name), el("dd", { class: kind }, text, more ? el("small", {}, more) : null)))));
   const lists = shown.map(({ run }) => facts(run)), names = [];
-  // A fact that not all runs have stands behind the one that it follows in its run.
+  // A fact that only some runs have comes after the fact before it in its run.
   for (const list of lists)
     list.forEach(([name], k) => { if (!names.includes(name)) names.splice(k ? names.indexOf(list[k - 1][0]) + 1 : 0, 0, name); });
   factsPanel.append(el("div", { class: "wide", tabindex: 0 }, table([el("th", {}), shown.map(({ run, i }) => head(run, i))],
@@ -556,7 +554,7 @@ function drawTime() {
 // ---- Settings that differ, with what came of them ------------------------------------------------------------------
 
 const MOST_COLUMNS = 12; // of settings beside the results; with more, each setting has a row
-// The best losses are those of one set of validation data: the first one of those that most runs have.
+// The best losses are of the first set of validation data that most runs have.
 const setCount = (set) => runs.filter((run) => run.facts.validation.some((v) => v.set === set)).length;
 const rankedSet = [...sets].sort((a, b) => setCount(b) - setCount(a))[0];
 const bestValidation = (run) => run.facts.validation.find((v) => v.set === rankedSet)?.best.value ?? null;
@@ -618,7 +616,7 @@ function drawTexts() {
           el("tr", {}, el("td", { class: "n" }, grouped(step)), el("td", { class: "text generated" }, text + (ends[end] || "")))))))));
 }
 
-// A panel that is drawn when it is open. Whether it is as `open` says, or the other way round, is kept in the address.
+// Returns a panel that is drawn when it is open. The address keeps whether the reader has changed it from `open`.
 function foldable(name, title, open, draw, ...children) {
   const panel = el("details", { class: "panel " + name, open: open !== opened.has(name), ontoggle: () => {
     if (panel.open !== open) opened.add(name); else opened.delete(name);
@@ -631,8 +629,7 @@ function foldable(name, title, open, draw, ...children) {
 // ---- Updates of tensors, and routers of experts --------------------------------------------------------------------
 
 const FEW_ITEMS = 24; // so many tensors or layers are shown at once
-// Values over the steps of the run, on a logarithmic scale from `low` to `high`. Values that are
-// zero or absent are gaps.
+// Returns a drawing of values on a logarithmic scale from `low` to `high`. Values that are zero or absent are gaps.
 function sparkline(label, ratios, steps, low, high, colour) {
   const width = 120, height = 24, pad = 2, span = steps[steps.length - 1] - steps[0] || 1, scale = Math.log(high / low) || 1;
   let path = "", pen = "M";
@@ -645,9 +642,9 @@ function sparkline(label, ratios, steps, low, high, colour) {
   return svg("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
     svg("path", { class: "line", d: path, stroke: colour, "stroke-width": 1.4 }));
 }
-// A panel with a table of the latest values for each run, in which each of the run's `items` has a row with a line of its
-// `series`. Returns the function that draws the panel. spec: name, title, note, items, series, text(value) of the ends of
-// lines, sorted(all items), heads(all items), cells(item, line(label), all items).
+// Makes a panel with a table per run, in which each of the run's `items` has a row with a line of its `series`. Returns the
+// function that draws the panel. spec: name, title, note, items, series, text(value) of the ends of lines,
+// sorted(all items), heads(all items), cells(item, line(label), all items).
 function itemPanel(spec, ...choices) {
   const list = el("div", {}), count = runs.reduce((sum, run) => sum + run[spec.name][spec.items].length, 0);
   const panel = foldable(spec.name, `${spec.title} (${grouped(count)})`, count <= FEW_ITEMS, draw, ...choices, list);
