@@ -88,7 +88,7 @@ public:
 private:
   template <typename Op>
   plan::CollectiveT collective(plan::CollectiveKind kind, Op op, Value x) const {
-    plan::CollectiveT body{{}, kind, axisOf(op.getAxis()), sliceOf(x), sliceOf(op.getD())};
+    plan::CollectiveT body{{}, kind, plan::Axis(op.getAxis()), sliceOf(x), sliceOf(op.getD())};
     if (auto source = numbers.started.find(x);
         source != numbers.started.end() && numbers.hasTwoCollectiveStreams)
       body.after = int32_t(source->second);

@@ -179,7 +179,7 @@ static std::unique_ptr<fb::VariableT> variableOf(plan_ir::VariableOp variable, s
                                                  uint32_t slice, lm::InitAttr init) {
   auto entry = std::make_unique<fb::VariableT>();
   entry->name = std::move(name);
-  entry->kind = kindOf(variable.getKind());
+  entry->kind = fb::VariableKind(variable.getKind());
   entry->slice = slice;
   entry->weight_decay = variable.getWeightDecay();
   if (const std::optional<lm::GroupAttr> group = variable.getGroup())

@@ -25,15 +25,13 @@ llvm::SmallVector<NamedRows> namedRows(plan_ir::VariableOp variable,
 // Returns the dtype of an element type. Reports an error at `op` if plans have no such dtype.
 mlir::FailureOr<plan::DType> dtypeOf(mlir::Operation *op, mlir::Type element);
 
-// These enums have the same numbers in the dialects and in the plan file.
-inline plan::VariableKind kindOf(lm::VariableKind kind) { return plan::VariableKind(kind); }
+// Enums have the same numbers in the dialects and in the plan file, except for these offsets.
 inline plan::Category categoryOf(plan_ir::Category category) {
   return plan::Category(unsigned(plan::Category::Activations) + unsigned(category));
 }
 inline plan::StepValue stepValueOf(std::optional<lm::StepValue> value) {
   return value ? plan::StepValue(unsigned(*value) + 1) : plan::StepValue::None;
 }
-inline plan::Axis axisOf(plan_ir::Axis axis) { return plan::Axis(axis); }
 
 plan::Category categoryOf(lm::VariableKind kind);
 
