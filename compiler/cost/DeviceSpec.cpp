@@ -470,24 +470,21 @@ Result<DeviceSpec> loadDeviceSpec(const std::string &nameOrPath, const std::stri
       return spec;
   if (!isSpecPath(nameOrPath)) {
     std::vector<std::string> names = deviceSpecNames();
-    return Error{fmt::format("there is no device spec '{}'{}; built in are {}, and a path ends in "
-                             ".toml",
-                             nameOrPath, suggestion(nameOrPath, names), fmt::join(names, ", "))};
+    return userError("there is no device spec '{}'{}; built in are {}, and a path ends in .toml",
+                     nameOrPath, suggestion(nameOrPath, names), fmt::join(names, ", "));
   }
   const std::string path = (std::filesystem::path(directory) / nameOrPath).string();
   Result<std::string> text = config::readFile(path);
   if (!text)
-    return Error{fmt::format("{}: error: {}", path, text.error().message)};
+    return userError("{}: error: {}", path, text.error().message);
   return parseDeviceSpec(*text, path);
 }
 
 Result<DeviceSpec> deviceSpecOf(const TargetConfig &target, const std::string &directory) {
   std::string name = target.spec.empty() ? defaultDeviceSpec(target.device) : target.spec;
   if (name.empty())
-    return Error{
-        fmt::format("no device spec is known for '{}'; name one with target.spec: {}, or a "
-                    "file",
-                    target.device, fmt::join(deviceSpecNames(), ", "))};
+    return userError("no device spec is known for '{}'; name one with target.spec: {}, or a file",
+                     target.device, fmt::join(deviceSpecNames(), ", "));
   Result<DeviceSpec> spec = loadDeviceSpec(name, directory);
   if (spec && target.spec.empty() && spec->host) {
     int64_t pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);

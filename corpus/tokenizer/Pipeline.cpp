@@ -54,8 +54,8 @@ Result<void> Pipeline::initialize() {
       add(special, token.id);
     auto &seen = token.normalized ? normalizedSeen : plainSeen;
     if (pattern.empty() || !seen.insert(pattern).second)
-      return Error{fmt::format("'{}' is {} after it is normalized", token.content,
-                               pattern.empty() ? "empty" : "equal to another token")};
+      return userError("'{}' is {} after it is normalized", token.content,
+                       pattern.empty() ? "empty" : "equal to another token");
     (token.normalized ? normalizedTokens : plainTokens).push_back(token);
   }
   plain = TokenFinder(std::move(plainTokens));

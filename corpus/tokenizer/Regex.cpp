@@ -94,10 +94,9 @@ Result<void> search(regex_t *code, std::string_view text, std::vector<Span> &spa
     if (result == ONIG_MISMATCH)
       break;
     if (result < 0)
-      return Error{
-          fmt::format("the regular expression that splits the text needs more than 4 GiB of "
-                      "memory or 10^9 steps from byte {} on: {}",
-                      done, inQuotes(text.substr(done)))};
+      return userError("the regular expression that splits the text needs more than 4 GiB of "
+                       "memory or 10^9 steps from byte {} on: {}",
+                       done, inQuotes(text.substr(done)));
     const size_t first = found->beg[0], last = found->end[0];
     if (first == last)
       return Error{"an expression that can match the empty string is not supported"};
@@ -117,8 +116,8 @@ Result<Matcher> compile(std::string_view pattern) {
                             ONIG_SYNTAX_DEFAULT, &info)) {
     OnigUChar message[ONIG_MAX_ERROR_MESSAGE_LEN];
     onig_error_code_to_str(message, failed, &info);
-    return Error{fmt::format("not a regular expression that is supported: {}",
-                             reinterpret_cast<const char *>(message))};
+    return userError("not a regular expression that is supported: {}",
+                     reinterpret_cast<const char *>(message));
   }
   return Matcher([owned = std::shared_ptr<regex_t>(code, onig_free)](std::string_view text,
                                                                      std::vector<Span> &spans) {
@@ -131,8 +130,8 @@ Result<Matcher> compile(std::string_view pattern) {
 Result<Matcher> matchRegex(std::string_view pattern) {
   constexpr size_t kMostBytes = 64 << 10; // far beyond the patterns of known tokenizers
   if (pattern.size() > kMostBytes)
-    return Error{fmt::format("a regular expression of {} bytes, more than {}, is not supported",
-                             pattern.size(), kMostBytes)};
+    return userError("a regular expression of {} bytes, more than {}, is not supported",
+                     pattern.size(), kMostBytes);
   // Matches the parts of an expression whose meaning depends on Oniguruma's version of Unicode.
   static const auto refused =
       compile(R"(\[:|\\[hHXyY]|\(\?y|\(\?(?!i:[ -'*-\[\]_-~]*\))[A-Za-z-]*i[^)]*)");
@@ -140,8 +139,8 @@ Result<Matcher> matchRegex(std::string_view pattern) {
   LMC_TRY((*refused)(pattern, spans));
   for (const Span &span : spans)
     if (span.match)
-      return Error{fmt::format("'{}' is not supported in a regular expression",
-                               pattern.substr(span.begin, span.end - span.begin))};
+      return userError("'{}' is not supported in a regular expression",
+                       pattern.substr(span.begin, span.end - span.begin));
   LMC_LET(matcher, compile(pattern));
   LMC_TRY((*matcher)("", spans));
   return matcher;

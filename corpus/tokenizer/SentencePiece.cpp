@@ -93,7 +93,7 @@ Result<void> SentencePiece::initialize() {
   if (!model.charsmap.empty()) {
     auto parsed = Charsmap::parse(model.charsmap);
     if (!parsed)
-      return Error{fmt::format("precompiled_charsmap: {}", parsed.error().message)};
+      return userError("precompiled_charsmap: {}", parsed.error().message);
     charsmap = std::move(*parsed);
   }
   bytes.fill(kNoId);
@@ -101,12 +101,12 @@ Result<void> SentencePiece::initialize() {
   for (uint32_t id = 0; id < model.pieces.size(); ++id) {
     const auto &[text, score, type] = model.pieces[id];
     if (!std::isfinite(score))
-      return Error{fmt::format("the score of piece {} is no number", id)};
+      return userError("the score of piece {} is no number", id);
     if (text == std::string_view("\0", 1) && type == Type::Unused)
       continue;
     // `sentencepiece` has this limit, too. It bounds the work for the substrings of a piece.
     const auto fail = [&](const char *what) {
-      return Error{fmt::format("piece {}, {}, {}", id, inQuotes(text), what)};
+      return userError("piece {}, {}, {}", id, inQuotes(text), what);
     };
     if (text.size() >= kLongestPiece)
       return fail("has 8000 bytes or more");
@@ -160,8 +160,7 @@ Result<void> SentencePiece::initializeBpe() {
   bool innerMark = false;
   for (const auto &[text, score, type] : model.pieces) {
     if (type == Type::Unused && text != std::string_view("\0", 1))
-      return Error{
-          fmt::format("the unused piece {} of a BPE model is not supported", inQuotes(text))};
+      return userError("the unused piece {} of a BPE model is not supported", inQuotes(text));
     if (type != Type::Normal && type != Type::UserDefined)
       continue;
     scores.insert(score);
@@ -628,10 +627,10 @@ Result<std::shared_ptr<const Tokenizer>> readSentencePieceModel(const std::strin
   LMC_LET(bytes, readTextFile(path, kMaximumModelBytes));
   auto model = parseSentencePieceModel(*bytes);
   if (!model)
-    return Error{fmt::format("{}: {}", path, model.error().message)};
+    return userError("{}: {}", path, model.error().message);
   auto tokenizer = std::make_shared<SentencePiece>(std::move(*model));
   if (Result<void> done = tokenizer->initialize(); !done)
-    return Error{fmt::format("{}: {}", path, done.error().message)};
+    return userError("{}: {}", path, done.error().message);
   return std::shared_ptr<const Tokenizer>(std::move(tokenizer));
 }
 

@@ -15,7 +15,7 @@ Result<SpecialTokens> parseSpecialTokens(std::string_view name) {
     return SpecialTokens::Parse;
   if (name == "error")
     return SpecialTokens::Error;
-  return Error{fmt::format("'{}' is none of text, parse and error", name)};
+  return userError("'{}' is none of text, parse and error", name);
 }
 
 Encoder::Encoder(SpecialTokens mode, std::span<const uint32_t> given) : mode(mode) {
@@ -30,16 +30,16 @@ Result<void> Encoder::encode(std::string_view text, std::vector<uint32_t> &ids) 
     return {};
   for (size_t i = begin; i < ids.size(); ++i)
     if (contains(borders, ids[i]))
-      return Error{fmt::format("the text has a character whose only token is id {}, which stands "
-                               "around documents; give another token as --bos or --eod",
-                               ids[i])};
+      return userError("the text has a character whose only token is id {}, which stands around "
+                       "documents; give another token as --bos or --eod",
+                       ids[i]);
   return {};
 }
 
 Result<void> Encoder::countSpelled(std::string_view text, size_t at) {
   if (mode == SpecialTokens::Error)
-    return Error{fmt::format("{} spells a special token; --special-tokens=text makes text of it",
-                             inQuotes(text.substr(at)))};
+    return userError("{} spells a special token; --special-tokens=text makes text of it",
+                     inQuotes(text.substr(at)));
   ++places;
   return {};
 }
@@ -49,7 +49,7 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::open(const std::string &path
     return readTokenizerJson(path);
   if (path.ends_with(".model"))
     return readSentencePieceModel(path);
-  return Error{fmt::format("{}: expected a tokenizer.json, or a .model of SentencePiece", path)};
+  return userError("{}: expected a tokenizer.json, or a .model of SentencePiece", path);
 }
 
 } // namespace lmc

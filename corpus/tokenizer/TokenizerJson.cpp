@@ -454,14 +454,14 @@ Result<std::shared_ptr<const Tokenizer>> readTokenizer(const JsonNode &root) {
 Result<std::shared_ptr<const Tokenizer>> readTokenizerJson(const std::string &path) {
   LMC_LET(text, readTextFile(path, kMaximumJsonBytes));
   if (!isShallowJson(*text))
-    return Error{fmt::format("{}: JSON that is nested too deep", path)};
+    return userError("{}: JSON that is nested too deep", path);
   std::optional<nlohmann::json> json = parseLikeSerde(*text);
   if (!json || !json->is_object())
-    return Error{fmt::format("{}: not a JSON object", path)};
+    return userError("{}: not a JSON object", path);
   std::optional<std::string> fault;
   auto tokenizer = readTokenizer(JsonNode(*json, "", fault));
   if (fault)
-    return Error{fmt::format("{}: {}", path, *fault)};
+    return userError("{}: {}", path, *fault);
   return tokenizer;
 }
 

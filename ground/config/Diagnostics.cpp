@@ -38,7 +38,7 @@ std::string placeOf(const Location &location) {
 } // namespace
 
 Result<std::string> readFile(const std::string &path) {
-  auto problem = [] { return Error{fmt::format("cannot be read: {}", std::strerror(errno))}; };
+  auto problem = [] { return userError("cannot be read: {}", std::strerror(errno)); };
   std::unique_ptr<std::FILE, int (*)(std::FILE *)> file(std::fopen(path.c_str(), "rb"),
                                                         std::fclose);
   if (!file)

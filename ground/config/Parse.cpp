@@ -301,7 +301,7 @@ Result<Value> overrideValue(const Key &key, const std::string &text) {
   if (text.empty() && std::holds_alternative<std::string *>(field))
     return Value(text);
   if (text.empty())
-    return Error{fmt::format("{} has no value; write {}=VALUE", key.path(), key.path())};
+    return userError("{} has no value; write {}=VALUE", key.path(), key.path());
   const toml::parse_result result = toml::parse("value = " + text);
   const bool oneValue = result && result.table().size() == 1;
   // A string such as a shell command may begin with a bracket.
@@ -309,7 +309,7 @@ Result<Value> overrideValue(const Key &key, const std::string &text) {
   const bool quoted =
       std::string_view(isString ? "\"'" : "\"'[{").find(text.front()) != std::string_view::npos;
   if (!oneValue && quoted)
-    return Error{fmt::format("{}: {} is no TOML value", key.path(), text)};
+    return userError("{}: {} is no TOML value", key.path(), text);
   Value value = oneValue ? toValue(*result.table().get("value")) : Value(text);
   // For a key of string type, unquoted texts such as 2024 and 2024-01-01 are words.
   const bool wantsText = std::holds_alternative<std::string *>(field) ||

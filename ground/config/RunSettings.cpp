@@ -25,7 +25,7 @@ public:
       LMC_TRY(add(*setting));
     for (const std::string &override : overrides)
       if (Result<void> applied = apply(override); !applied)
-        return Error{fmt::format("--set {}: {}", override, applied.error().message)};
+        return userError("--set {}: {}", override, applied.error().message);
     LMC_TRY(deriveDefaults());
     settings.table = SettingTable(std::move(entries));
     return std::move(settings);
@@ -45,7 +45,7 @@ private:
     const auto value = planValue(entry);
     if (Result<void> stored = value ? assign(*key, *value, settings.config) : value.error();
         !stored)
-      return Error{fmt::format("plan: {}", stored.error().message)};
+      return userError("plan: {}", stored.error().message);
     return {};
   }
 
@@ -71,15 +71,13 @@ private:
     const auto entry = std::ranges::find(entries, path, &Setting::key);
     const bool isKnown = entry != entries.end();
     if (isKnown && !plan.settings()->Get(uint32_t(entry - entries.begin()))->run_time())
-      return Error{
-          fmt::format("'{}' is fixed in the plan; change the TOML and compile again", path)};
+      return userError("'{}' is fixed in the plan; change the TOML and compile again", path);
     Diagnostics diagnostics;
     const std::vector<Assignment> parsed = parseOverrides({override}, keys, diagnostics);
     if (parsed.empty())
       return Error{diagnostics.firstMessage()};
     if (!isKnown)
-      return Error{
-          fmt::format("the plan has no '{}'; compile it again with the lmc of this release", path)};
+      return userError("the plan has no '{}'; compile it again with the lmc of this release", path);
     const Assignment &assignment = parsed.front();
     LMC_TRY(assign(*assignment.key, assignment.value, settings.config));
     Setting resolved = resolvedSetting(*assignment.key, settings.config);

@@ -94,9 +94,7 @@ std::string fileText(const std::string &value) {
   return text.empty() ? "none" : text;
 }
 
-Error mistake(const std::string &what) {
-  return Error{fmt::format("{}: error: {}", kOverrides, what)};
-}
+Error mistake(const std::string &what) { return userError("{}: error: {}", kOverrides, what); }
 
 Result<void> checkValues(const SweepSetting &setting) {
   const std::string path = setting.key->path();

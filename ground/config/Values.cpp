@@ -46,15 +46,14 @@ struct Assigner {
     // In TOML, 5e5 is a float. The error shows the integer that the user meant.
     const double *number = std::get_if<double>(&value);
     const bool whole = number && *number == std::floor(*number) && std::abs(*number) < 9e15;
-    return Error{fmt::format("{} must be {}, not {}", key.path(), typeText(key),
-                             whole ? fmt::format("a float; write {}", static_cast<int64_t>(*number))
-                                   : describe(value))};
+    return userError("{} must be {}, not {}", key.path(), typeText(key),
+                     whole ? fmt::format("a float; write {}", static_cast<int64_t>(*number))
+                           : describe(value));
   }
 
   Error outOfRange() const {
-    return Error{
-        fmt::format("{} is {}; it must be {}{}", key.path(), describe(value), rangeText(key),
-                    key.choices.empty() ? "" : fmt::format(", or \"{}\"", key.choices[0].name))};
+    return userError("{} is {}; it must be {}{}", key.path(), describe(value), rangeText(key),
+                     key.choices.empty() ? "" : fmt::format(", or \"{}\"", key.choices[0].name));
   }
 
   bool isInRange(double number) const {
@@ -70,9 +69,9 @@ struct Assigner {
     if (const Choice *found = findChoice(text))
       return found;
     const std::vector<std::string> names = choiceNames(key);
-    return Error{fmt::format("{} is \"{}\"; it must be {}{}{}", key.path(), text,
-                             names.size() > 1 ? "one of " : "", fmt::join(names, ", "),
-                             suggestion(lower(text), names))};
+    return userError("{} is \"{}\"; it must be {}{}{}", key.path(), text,
+                     names.size() > 1 ? "one of " : "", fmt::join(names, ", "),
+                     suggestion(lower(text), names));
   }
 
   template <std::integral Integer> Result<void> operator()(Integer *field) const {
@@ -80,7 +79,7 @@ struct Assigner {
       if (key.isSize()) {
         const Result<uint64_t> bytes = parseSize(*text);
         if (!bytes)
-          return Error{fmt::format("{}: {}", key.path(), bytes.error().message)};
+          return userError("{}: {}", key.path(), bytes.error().message);
         *field = static_cast<Integer>(*bytes);
         return {};
       }
@@ -127,7 +126,7 @@ struct Assigner {
     Config initial;
     if (text->empty() && (!key.choices.empty() ||
                           !std::get<std::string *>(key.field(initial))->empty() || key.required))
-      return Error{fmt::format("{} must not be empty", key.path())};
+      return userError("{} must not be empty", key.path());
     if (key.choices.empty()) {
       *field = *text;
       return {};
@@ -146,7 +145,7 @@ struct Assigner {
     else
       return wrongType();
     if (std::find(list.begin(), list.end(), "") != list.end())
-      return Error{fmt::format("{} must not contain an empty string", key.path())};
+      return userError("{} must not contain an empty string", key.path());
     *field = std::move(list);
     return {};
   }
@@ -160,8 +159,7 @@ struct Assigner {
       return wrongType();
     for (int64_t number : list)
       if (!isInRange(static_cast<double>(number)))
-        return Error{
-            fmt::format("{} has {}; its numbers must be {}", key.path(), number, rangeText(key))};
+        return userError("{} has {}; its numbers must be {}", key.path(), number, rangeText(key));
     *field = std::move(list);
     return {};
   }
@@ -259,7 +257,7 @@ std::string defaultMarkdown(const Key &key) {
 
 Result<Value> planValue(const Setting &setting) {
   const auto wrong = [&](const char *what) {
-    return Error{fmt::format("setting '{}' is '{}', not {}", setting.key, setting.value, what)};
+    return userError("setting '{}' is '{}', not {}", setting.key, setting.value, what);
   };
   const std::string &text = setting.value;
   switch (setting.type) {

@@ -20,7 +20,7 @@ namespace lmc::plan {
 using Runs = std::vector<std::vector<std::vector<double>>>;
 
 static Error noTrace(const std::string &path) {
-  return Error{fmt::format("{}: no trace that `lmc-run --trace` wrote", path)};
+  return userError("{}: no trace that `lmc-run --trace` wrote", path);
 }
 
 // Returns the member `key` of an object; null if `value` is no object or has no such member.
@@ -67,10 +67,10 @@ static Result<Runs> collect(const json &events, const std::string &path, const P
       return noTrace(path);
     auto function = functions.find(name);
     if (function == functions.end() || command >= runs[function->second].size())
-      return Error{fmt::format("{}: the plan has no command {} of {}", path, command, name)};
+      return userError("{}: the plan has no command {} of {}", path, command, name);
     if (!std::isfinite(microseconds) || microseconds < 0)
-      return Error{fmt::format("{}: {} us is no time of command {} of {}", path, microseconds,
-                               command, name)};
+      return userError("{}: {} us is no time of command {} of {}", path, microseconds, command,
+                       name);
     runs[function->second][command].push_back(microseconds * 1e-6);
   }
   return runs;
@@ -90,9 +90,9 @@ Result<MeasuredTimes> readMeasuredTimes(const std::string &text, const std::stri
       !events || !events->is_array())
     return noTrace(path);
   if (hash != plan.hash())
-    return Error{fmt::format("{}: measured with a plan of SHA-256 {}, and {} has {}; measure this "
-                             "plan, or explain that one",
-                             path, hash, plan.path(), plan.hash())};
+    return userError("{}: measured with a plan of SHA-256 {}, and {} has {}; measure this plan, or "
+                     "explain that one",
+                     path, hash, plan.path(), plan.hash());
   LMC_LET(runs, collect(*events, path, *plan));
   const uint64_t gas = plan->batch()->gradient_accumulation_steps();
   for (uint32_t f = 0; f < runs->size(); ++f) {
@@ -104,7 +104,7 @@ Result<MeasuredTimes> readMeasuredTimes(const std::string &text, const std::stri
     if (measured == 0 && runsPerStep(name, gas) == 0)
       continue;
     if (size_t(measured) < commands.size())
-      return Error{fmt::format("{}: has no whole run of the function {}", path, name)};
+      return userError("{}: has no whole run of the function {}", path, name);
     for (const std::vector<double> &command : commands)
       seconds.push_back(median(command));
   }

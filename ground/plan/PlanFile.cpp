@@ -56,7 +56,7 @@ static Error notAPlan(const std::string &name) {
 static Result<const plan::Plan *> verified(const void *data, size_t bytes,
                                            const std::string &name) {
   auto damaged = [&](const std::string &why) {
-    return Error{fmt::format("{}: {}; compile it again", name, why)};
+    return userError("{}: {}; compile it again", name, why);
   };
   if (bytes < kHeaderBytes || !plan::PlanBufferHasIdentifier(data))
     return notAPlan(name);
@@ -74,9 +74,9 @@ static Result<const plan::Plan *> verified(const void *data, size_t bytes,
     return damaged("the plan is damaged: its structure is not valid");
   const plan::Plan *root = plan::GetPlan(data);
   if (root->schema_version() != kSchemaVersion)
-    return Error{fmt::format("{}: the plan has schema version {}, this program reads version {}; "
-                             "compile it with the lmc of this release",
-                             name, root->schema_version(), kSchemaVersion)};
+    return userError("{}: the plan has schema version {}, this program reads version {}; compile "
+                     "it with the lmc of this release",
+                     name, root->schema_version(), kSchemaVersion);
   if (auto sound = verifyPlan(*root); !sound)
     return damaged(fmt::format("the plan makes no sense: {}", sound.error().message));
   return root;
@@ -84,7 +84,7 @@ static Result<const plan::Plan *> verified(const void *data, size_t bytes,
 
 Result<std::unique_ptr<PlanFile>> PlanFile::open(const std::string &path) {
   auto failed = [&](const std::string &reason) {
-    return Error{fmt::format("{}: cannot read the plan: {}", path, reason)};
+    return userError("{}: cannot read the plan: {}", path, reason);
   };
   int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a FIFO would block
   if (file < 0)
@@ -119,7 +119,7 @@ Result<std::unique_ptr<PlanFile>> PlanFile::open(const std::string &path) {
   if (reason != 0)
     return failed(std::strerror(reason));
   if (plan->bytes.empty())
-    return Error{fmt::format("{}: not a plan: the file is empty", path)};
+    return userError("{}: not a plan: the file is empty", path);
   LMC_TRY(plan->verify());
   return plan;
 }
@@ -159,8 +159,8 @@ Result<void> PlanFile::openPhases() {
   uint64_t before = 0;
   for (const plan::TrainingPhase *phase : *root->training_phases()) {
     auto damaged = [&](const std::string &why) {
-      return Error{fmt::format("{}: the plan makes no sense: phase '{}': {}; compile it again",
-                               name, phase->name()->str(), why)};
+      return userError("{}: the plan makes no sense: phase '{}': {}; compile it again", name,
+                       phase->name()->str(), why);
     };
     constexpr uint64_t kMaxSteps = uint64_t{1} << 50;
     if (phase->steps() == 0 || phase->steps() > kMaxSteps)

@@ -33,7 +33,7 @@ constexpr uint64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 constexpr size_t kStreams = 3; // one for commands, and one for the collectives of each axis
 
 template <typename... Args> Error fail(fmt::format_string<Args...> format, Args &&...args) {
-  return Error{fmt::format(format, std::forward<Args>(args)...)};
+  return userError(format, std::forward<Args>(args)...);
 }
 
 // Returns the product of the factors, or kLimit if the product is larger.

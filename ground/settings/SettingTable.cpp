@@ -78,12 +78,12 @@ std::vector<std::string> SettingTable::files(std::string_view key) const {
 Result<double> SettingTable::number(std::string_view key) const {
   const Setting *setting = find(key);
   if (!setting || setting->type != SettingType::Float)
-    return Error{fmt::format("the plan has no setting '{}' that is a number; compile it again with "
-                             "the lmc of this release",
-                             key)};
+    return userError("the plan has no setting '{}' that is a number; compile it again with the lmc "
+                     "of this release",
+                     key);
   const auto value = parseDouble(setting->value);
   if (!value || !std::isfinite(*value))
-    return Error{fmt::format("plan: setting '{}' is '{}', not a number", key, setting->value)};
+    return userError("plan: setting '{}' is '{}', not a number", key, setting->value);
   return *value;
 }
 
@@ -94,8 +94,8 @@ Result<PhaseSource> parsePhaseSource(const std::string &text) {
     return source;
   source.weight = parseWhole<double>(text.substr(equals + 1));
   if (!source.weight || !std::isfinite(*source.weight) || *source.weight <= 0)
-    return Error{fmt::format("'{}' is no source with a weight above 0, such as \"{}=0.7\"", text,
-                             source.name)};
+    return userError("'{}' is no source with a weight above 0, such as \"{}=0.7\"", text,
+                     source.name);
   return source;
 }
 

@@ -33,7 +33,7 @@ Result<EvaluationResults> readEvaluation(const std::string &folder) {
     if (entry->path().extension() == ".json" && entry->is_regular_file(failed))
       files.push_back(entry->path().string());
   if (failed)
-    return Error{fmt::format("cannot read {}: {}", folder, failed.message()), ExitCode::Failure};
+    return machineError("cannot read {}: {}", folder, failed.message());
   std::ranges::sort(files);
   std::map<std::string, double> numbers;
   for (const std::string &file : files) {

@@ -21,9 +21,8 @@
 namespace lmc {
 
 Error systemError(const std::string &action, const std::string &path, int errorNumber) {
-  return Error{
-      fmt::format("cannot {} {}: {}", action, path, std::generic_category().message(errorNumber)),
-      ExitCode::Failure};
+  return machineError("cannot {} {}: {}", action, path,
+                      std::generic_category().message(errorNumber));
 }
 
 // Returns the Error after a failure to read a path. A missing or unreadable path is a user error,
@@ -213,8 +212,8 @@ Result<std::string> readTextFile(const std::string &path, uint64_t maximumBytes)
   LMC_LET(file, File::openForReading(path));
   LMC_LET(bytes, file->size());
   if (*bytes > maximumBytes)
-    return Error{fmt::format("{}: {} bytes, more than the {} that such a file may have", path,
-                             *bytes, maximumBytes)};
+    return userError("{}: {} bytes, more than the {} that such a file may have", path, *bytes,
+                     maximumBytes);
   std::string text(*bytes, '\0');
   LMC_LET(got, file->read(text.data(), text.size()));
   text.resize(*got);
@@ -308,7 +307,7 @@ Result<std::vector<std::string>> expandPattern(const std::string &pattern) {
   std::vector<std::string> paths(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
   if (status != 0 || paths.empty())
-    return Error{fmt::format("no file matches '{}'", pattern)};
+    return userError("no file matches '{}'", pattern);
   // glob(3) would sort by the locale.
   std::sort(paths.begin(), paths.end());
   return paths;

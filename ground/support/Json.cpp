@@ -33,10 +33,10 @@ bool isShallowJson(std::string_view text) {
 
 Result<nlohmann::json> parseJsonObject(std::string_view text, const std::string &path) {
   if (!isShallowJson(text))
-    return Error{fmt::format("{}: JSON nested more than {} deep", path, kMaximumDepth)};
+    return userError("{}: JSON nested more than {} deep", path, kMaximumDepth);
   nlohmann::json value = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!value.is_object())
-    return Error{fmt::format("{}: not a JSON object", path)};
+    return userError("{}: not a JSON object", path);
   return value;
 }
 

@@ -4,6 +4,8 @@
 // return it to their callers up to main(), the only place that prints it.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <optional>
 #include <string>
 #include <utility>
@@ -27,6 +29,15 @@ struct Error {
   std::string message;
   ExitCode code = ExitCode::UserError;
 };
+
+// Return an Error whose message is formatted as by fmt::format: a mistake of the user, and a
+// failure of the machine.
+template <typename... Args> Error userError(fmt::format_string<Args...> text, Args &&...args) {
+  return {fmt::format(text, std::forward<Args>(args)...)};
+}
+template <typename... Args> Error machineError(fmt::format_string<Args...> text, Args &&...args) {
+  return {fmt::format(text, std::forward<Args>(args)...), ExitCode::Failure};
+}
 
 template <typename T> class [[nodiscard]] Result {
 public:

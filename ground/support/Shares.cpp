@@ -50,17 +50,16 @@ static std::vector<uint64_t> wholeShares(const std::vector<double> &weights) {
 
 Result<std::vector<uint64_t>> sharesOfWeights(const std::vector<double> &weights) {
   if (weights.empty() || weights.size() > kMostSources)
-    return Error{fmt::format("there are {} sources; from 1 to {} can be mixed", weights.size(),
-                             kMostSources)};
+    return userError("there are {} sources; from 1 to {} can be mixed", weights.size(),
+                     kMostSources);
   for (double weight : weights)
     if (!std::isfinite(weight) || weight <= 0)
-      return Error{fmt::format("a weight is {}; weights are numbers above 0", weight)};
+      return userError("a weight is {}; weights are numbers above 0", weight);
   std::vector<uint64_t> shares = wholeShares(weights);
   if (shares.empty())
-    return Error{
-        fmt::format("the order of the sources would repeat only after more than {} blocks; "
-                    "give weights with fewer digits, such as 0.35 for 0.3471529",
-                    kMostBlocks)};
+    return userError("the order of the sources would repeat only after more than {} blocks; give "
+                     "weights with fewer digits, such as 0.35 for 0.3471529",
+                     kMostBlocks);
   return shares;
 }
 

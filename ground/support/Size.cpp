@@ -29,9 +29,8 @@ Result<uint64_t> parseSize(std::string_view text) {
   double number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + digits, number);
   if (digits == 0 || status != std::errc() || end != text.data() + digits)
-    return Error{fmt::format("\"{}\" is not a size; write bytes or a number and a unit, such as "
-                             "\"76GiB\"",
-                             text)};
+    return userError("\"{}\" is not a size; write bytes or a number and a unit, such as \"76GiB\"",
+                     text);
   std::string_view unit = text.substr(digits);
   unit.remove_prefix(std::min(unit.find_first_not_of(' '), unit.size()));
   const auto *known = std::find_if(std::begin(kUnits), std::end(kUnits), [&](const Unit &u) {
@@ -46,12 +45,12 @@ Result<uint64_t> parseSize(std::string_view text) {
           ::strncasecmp(unit.data(), u.name, unit.size()) == 0)
         hint = fmt::format("; did you mean '{}'?", u.name);
     }
-    return Error{fmt::format("unknown unit '{}' in \"{}\"; units are {}{}", unit, text,
-                             fmt::join(names, ", "), hint)};
+    return userError("unknown unit '{}' in \"{}\"; units are {}{}", unit, text,
+                     fmt::join(names, ", "), hint);
   }
   const double bytes = std::floor(number * known->bytes + 0.5);
   if (bytes >= 9.2e18) // about 2^63: a setting is a signed 64-bit integer of TOML
-    return Error{fmt::format("\"{}\" is more than any memory", text)};
+    return userError("\"{}\" is more than any memory", text);
   return static_cast<uint64_t>(bytes);
 }
 

@@ -109,13 +109,12 @@ Result<CheckpointContents> readCheckpointContents(const std::string &directory) 
     };
     uint64_t version = number(*document, "version");
     if (version != kVersion)
-      return Error{fmt::format("{}: a checkpoint of format version {}; this lmc-run reads "
-                               "version {}: use the release that wrote it",
-                               path, version, kVersion),
-                   ExitCode::Failure};
+      return machineError("{}: a checkpoint of format version {}; this lmc-run reads version {}: "
+                          "use the release that wrote it",
+                          path, version, kVersion);
     const nlohmann::json &state = document->at("state");
     if (document->at("xxh64").get_ref<const std::string &>() != hex(hashText(state.dump())))
-      return Error{fmt::format("{}: damaged: its contents do not match its checksum", path)};
+      return userError("{}: damaged: its contents do not match its checksum", path);
     CheckpointContents result;
     result.state.step = number(state, "step");
     result.state.samples = number(state, "samples");
@@ -213,10 +212,9 @@ static Result<void> beginSave(const std::string &folder, const std::string &part
   LMC_LET(needed, bytesNeeded(partial, files));
   LMC_LET(free, freeBytes(folder));
   if (*needed > *free)
-    return Error{fmt::format("cannot save the checkpoint of step {} in {}: the disk is too full: "
-                             "{} bytes needed, {} free",
-                             step, folder, *needed, *free),
-                 ExitCode::Failure};
+    return machineError("cannot save the checkpoint of step {} in {}: the disk is too full: {} "
+                        "bytes needed, {} free",
+                        step, folder, *needed, *free);
   if (::mkdir(partial.c_str(), 0777) != 0)
     return systemError("create", partial, errno);
   return {};
@@ -305,8 +303,7 @@ static Result<void> saveAs(Communicator &group, const std::string &runDirectory,
   std::set<std::string> names;
   for (const CheckpointFile &file : files)
     if (!isPlainFileName(file.name) || file.name == kStateFile || !names.insert(file.name).second)
-      return Error{fmt::format("cannot save a checkpoint with a file named '{}'", file.name),
-                   ExitCode::Failure};
+      return machineError("cannot save a checkpoint with a file named '{}'", file.name);
 
   std::string folder = checkpointsFolder(runDirectory);
   bool fetchFailed = false;
@@ -437,21 +434,19 @@ static Result<std::vector<PlacedTensor>> placeTensors(const SafeTensorsFile &con
     const TensorView &tensor = target.tensors[i];
     const SafeTensorsFile::Entry *entry = contents.find(tensor.name);
     if (!entry)
-      return Error{fmt::format("{}: no tensor '{}': {}", contents.path(), tensor.name, other)};
+      return userError("{}: no tensor '{}': {}", contents.path(), tensor.name, other);
     if (entry->dtype != tensor.dtype || entry->shape != tensor.shape)
-      return Error{fmt::format("{}: '{}' is {} {} there and {} {} in the plan: {}", contents.path(),
-                               tensor.name, entry->storage, shapeText(entry->shape),
-                               safeTensorsName(tensor.dtype), shapeText(tensor.shape), other)};
+      return userError("{}: '{}' is {} {} there and {} {} in the plan: {}", contents.path(),
+                       tensor.name, entry->storage, shapeText(entry->shape),
+                       safeTensorsName(tensor.dtype), shapeText(tensor.shape), other);
     if (!wanted.emplace(tensor.name, i).second)
-      return Error{fmt::format("{}: '{}' is asked for twice", contents.path(), tensor.name),
-                   ExitCode::Failure};
+      return machineError("{}: '{}' is asked for twice", contents.path(), tensor.name);
   }
   std::vector<PlacedTensor> places;
   for (const SafeTensorsFile::Entry &entry : contents.entries()) {
     auto found = wanted.find(entry.name);
     if (found == wanted.end())
-      return Error{
-          fmt::format("{}: the plan has no tensor '{}': {}", contents.path(), entry.name, other)};
+      return userError("{}: the plan has no tensor '{}': {}", contents.path(), entry.name, other);
     places.push_back({entry.offset, entry.bytes, found->second});
   }
   return places;
@@ -498,7 +493,7 @@ static Result<OpenedFiles> openFiles(const std::string &directory,
     const std::vector<RecordedFile> &files = contents->files;
     auto file = std::ranges::find(files, directory + "/" + target.name, &RecordedFile::path);
     if (file == files.end())
-      return Error{fmt::format("{}: the checkpoint has no {}", directory, target.name)};
+      return userError("{}: the checkpoint has no {}", directory, target.name);
     opened.files.push_back(*file);
     if (Result<File> whole = openRecorded(*file); !whole)
       return damaged(whole.error());
@@ -530,8 +525,7 @@ static Result<void> readParts(const OpenedFiles &opened,
         const uint64_t bytes = std::min(kBlockBytes, part.bytes - done);
         LMC_LET(got, file->readAt(block.data(), bytes, place.offset + part.offset + done));
         if (*got < bytes)
-          return Error{fmt::format("{}: it became shorter while it was read", file->path()),
-                       ExitCode::Failure};
+          return machineError("{}: it became shorter while it was read", file->path());
         LMC_TRY(targets[i].store(place.index, block.data(), bytes, part.offset + done));
       }
     }

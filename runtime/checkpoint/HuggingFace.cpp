@@ -115,9 +115,9 @@ static Result<void> checkReplaceable(const std::string &directory, const ExportO
     own.insert(fileName(file));
   for (const std::string &name : *names)
     if (!own.contains(name) && !isWeightFile(name))
-      return Error{fmt::format("{}: exists and holds '{}', which an export would remove: name "
-                               "another folder",
-                               directory, name)};
+      return userError(
+          "{}: exists and holds '{}', which an export would remove: name another folder", directory,
+          name);
   return {};
 }
 
@@ -170,7 +170,7 @@ static Result<void> padVocabulary(const std::string &to, uint64_t multiple,
                                   std::vector<ExportTensor> &tensors) {
   auto size = config.find("vocab_size");
   if (size == config.end() || !size->is_number_unsigned())
-    return Error{fmt::format("cannot export to {}: config.json has no vocab_size to pad", to)};
+    return userError("cannot export to {}: config.json has no vocab_size to pad", to);
   const uint64_t tokens = size->get<uint64_t>();
   const uint64_t rows = (tokens + multiple - 1) / multiple * multiple;
   bool found = false;
@@ -185,10 +185,9 @@ static Result<void> padVocabulary(const std::string &to, uint64_t multiple,
     found = true;
   }
   if (!found)
-    return Error{
-        fmt::format("cannot export to {}: the vocabulary cannot be padded, because none of {}, {} "
-                    "has {} rows",
-                    to, fmt::join(kEmbeddings, ", "), kHead, tokens)};
+    return userError(
+        "cannot export to {}: the vocabulary cannot be padded, because none of {}, {} has {} rows",
+        to, fmt::join(kEmbeddings, ", "), kHead, tokens);
   *size = rows;
   return {};
 }
@@ -211,9 +210,8 @@ static Result<Export> planExport(const std::string &to, const std::string &confi
     TensorView view = tensors[i];
     if (options.dtype) {
       if (!torchName(view.dtype) || !torchName(*options.dtype))
-        return Error{fmt::format("cannot export to {}: '{}' is {}, which does not convert to {}",
-                                 to, view.name, safeTensorsName(view.dtype),
-                                 safeTensorsName(*options.dtype))};
+        return userError("cannot export to {}: '{}' is {}, which does not convert to {}", to,
+                         view.name, safeTensorsName(view.dtype), safeTensorsName(*options.dtype));
       view.bytes = view.bytes / byteWidth(view.dtype) * byteWidth(*options.dtype);
       view.dtype = *options.dtype;
     }
@@ -309,7 +307,7 @@ Result<void> exportHuggingFace(const std::string &directory, const std::string &
   std::string to = target.string(), name = target.filename().string();
   std::string parent = target.has_parent_path() ? target.parent_path().string() : ".";
   if (name.empty() || name == "." || name == "..")
-    return Error{fmt::format("cannot export to '{}': name a folder of its own", directory)};
+    return userError("cannot export to '{}': name a folder of its own", directory);
   LMC_LET(contents, planExport(to, configJson, tensors, options));
   LMC_LET(needed, bytesOf(to, *contents, options));
 
@@ -319,9 +317,8 @@ Result<void> exportHuggingFace(const std::string &directory, const std::string &
   LMC_TRY(removeTree(partial));
   LMC_LET(free, freeBytes(parent));
   if (*needed > *free)
-    return Error{fmt::format("cannot export to {}: the disk is too full: {} bytes needed, {} free",
-                             to, *needed, *free),
-                 ExitCode::Failure};
+    return machineError("cannot export to {}: the disk is too full: {} bytes needed, {} free", to,
+                        *needed, *free);
   if (::mkdir(partial.c_str(), 0777) != 0)
     return systemError("create", partial, errno);
   Result<void> result = writeExport(partial, *contents, tensors, fetch, options);
@@ -348,9 +345,9 @@ Result<std::vector<std::string>> tokenizerFiles(const std::string &path) {
     if (isFolder(path) ? exists(path + "/" + name) : exists(path) && fileName(path) == name)
       files.push_back(isFolder(path) ? path + "/" + name : path);
   if (files.empty())
-    return Error{fmt::format("{}: {}; a tokenizer's files are {}", path,
-                             exists(path) ? "no tokenizer there" : "no such file or folder",
-                             fmt::join(names, ", "))};
+    return userError("{}: {}; a tokenizer's files are {}", path,
+                     exists(path) ? "no tokenizer there" : "no such file or folder",
+                     fmt::join(names, ", "));
   return files;
 }
 
@@ -384,8 +381,7 @@ static Result<void> addFile(Model &model, const std::string &path) {
   LMC_LET(file, SafeTensorsFile::open(path));
   for (const SafeTensorsFile::Entry &entry : (*file)->entries())
     if (auto [place, isNew] = model.tensors.try_emplace(entry.name, file->get(), &entry); !isNew)
-      return Error{
-          fmt::format("{}: '{}' is in {} too", path, entry.name, place->second.file->path())};
+      return userError("{}: '{}' is in {} too", path, entry.name, place->second.file->path());
   model.files.push_back(std::move(*file));
   return {};
 }
@@ -395,15 +391,15 @@ static Result<void> addShards(Model &model, const std::string &folder) {
   LMC_LET(index, readJsonObject(indexPath, kMaximumJsonBytes));
   auto map = index->find("weight_map");
   if (map == index->end() || !map->is_object())
-    return Error{fmt::format("{}: no object 'weight_map'", indexPath)};
+    return userError("{}: no object 'weight_map'", indexPath);
   std::set<std::string> files;
   for (const auto &[name, file] : map->get_ref<const nlohmann::json::object_t &>()) {
     const std::string *fileName = file.get_ptr<const std::string *>();
     // A shard must lie beside its index: names with a folder are rejected.
     if (!fileName || fileName->empty() ||
         fileName->find_first_of(std::string("/\0", 2)) != std::string::npos)
-      return Error{fmt::format("{}: the file of '{}' is not a name of a file beside the index",
-                               indexPath, name)};
+      return userError("{}: the file of '{}' is not a name of a file beside the index", indexPath,
+                       name);
     files.insert(*fileName);
   }
   for (const std::string &file : files)
@@ -412,8 +408,7 @@ static Result<void> addShards(Model &model, const std::string &folder) {
     std::string path = folder + "/" + file.get<std::string>();
     auto found = model.tensors.find(name);
     if (found == model.tensors.end() || found->second.file->path() != path)
-      return Error{
-          fmt::format("{}: no tensor '{}', which {} expects there", path, name, kIndexFile)};
+      return userError("{}: no tensor '{}', which {} expects there", path, name, kIndexFile);
   }
   return {};
 }
@@ -430,9 +425,9 @@ static Result<Model> openModel(const std::string &path) {
   else if (exists(path + "/" + kIndexFile))
     LMC_TRY(addShards(model, path));
   else
-    return Error{fmt::format(
+    return userError(
         "{}: neither {} nor {} there{}", path, kModelFile, kIndexFile,
-        exists(path + "/pytorch_model.bin") ? ": save it again with safe_serialization=True" : "")};
+        exists(path + "/pytorch_model.bin") ? ": save it again with safe_serialization=True" : "");
   return model;
 }
 
@@ -502,8 +497,8 @@ template <typename Names> static std::map<std::string, uint64_t> countExperts(co
 
 static Error otherExperts(const std::string &path, std::string_view experts, uint64_t there,
                           uint64_t here) {
-  return Error{fmt::format("{}: '{}' has {} experts there and {} in the model", path,
-                           experts.substr(0, experts.size() - 1), there, here)};
+  return userError("{}: '{}' has {} experts there and {} in the model", path,
+                   experts.substr(0, experts.size() - 1), there, here);
 }
 
 // Replaces the fused experts of each layer (see HuggingFace.h) by one tensor per expert and linear
@@ -529,8 +524,8 @@ static Result<void> divideExperts(Model &model, const std::vector<TensorView> &t
     const uint64_t count = counts.at(experts(*names)), halves = isDown ? 1 : 2;
     const auto [file, whole] = model.tensors.at(name);
     if (whole->shape.size() != 3 || whole->shape[1] % halves != 0)
-      return Error{fmt::format("{}: '{}' is {} there, which is not that of fused experts",
-                               file->path(), name, shapeText(whole->shape))};
+      return userError("{}: '{}' is {} there, which is not that of fused experts", file->path(),
+                       name, shapeText(whole->shape));
     if (whole->shape[0] != count)
       return otherExperts(file->path(), experts(*names), whole->shape[0], count);
     SafeTensorsFile::Entry part = *whole;
@@ -543,7 +538,7 @@ static Result<void> divideExperts(Model &model, const std::vector<TensorView> &t
       part.offset = whole->offset + i * part.bytes;
       model.experts.push_back(part);
       if (!model.tensors.try_emplace(part.name, file, &model.experts.back()).second)
-        return Error{fmt::format("{}: has both '{}' and '{}'", file->path(), name, part.name)};
+        return userError("{}: has both '{}' and '{}'", file->path(), name, part.name);
     }
     model.tensors.erase(name);
     const std::string router = layer + ".mlp.gate.weight";
@@ -586,29 +581,29 @@ Result<void> importHuggingFace(const std::string &path, const std::vector<Tensor
       extra.push_back(name);
   }
   if (missing == std::vector<std::string>{kHead} && extra.empty())
-    return Error{fmt::format("{}: no '{}': its head is tied to the embedding, or was not saved; if "
-                             "it is tied, set model.tie_word_embeddings = true",
-                             path, kHead)};
+    return userError("{}: no '{}': its head is tied to the embedding, or was not saved; if it is "
+                     "tied, set model.tie_word_embeddings = true",
+                     path, kHead);
   if (!missing.empty())
-    return Error{fmt::format("{}: lacks {}, which the model has", path, listNames(missing))};
+    return userError("{}: lacks {}, which the model has", path, listNames(missing));
   if (!extra.empty())
-    return Error{fmt::format("{}: has {}, which the model lacks", path, listNames(extra))};
+    return userError("{}: has {}, which the model lacks", path, listNames(extra));
   if (extraHead) {
     LMC_LET(untied, saysUntied(path));
     if (*untied)
-      return Error{fmt::format("{}: its head is not tied to the embedding, the model's is; set "
-                               "model.tie_word_embeddings = false",
-                               path)};
+      return userError("{}: its head is not tied to the embedding, the model's is; set "
+                       "model.tie_word_embeddings = false",
+                       path);
   }
 
   for (const TensorView &tensor : tensors) {
     auto [file, entry] = model->tensors.at(tensor.name);
     if (entry->shape != tensor.shape)
-      return Error{fmt::format("{}: '{}' is {} there and {} in the model", file->path(),
-                               tensor.name, shapeText(entry->shape), shapeText(tensor.shape))};
+      return userError("{}: '{}' is {} there and {} in the model", file->path(), tensor.name,
+                       shapeText(entry->shape), shapeText(tensor.shape));
     if (entry->dtype != tensor.dtype && !convert(*entry, 0, tensor.dtype, nullptr))
-      return Error{fmt::format("{}: '{}' is {} there, which does not convert to {}", file->path(),
-                               tensor.name, entry->storage, safeTensorsName(tensor.dtype))};
+      return userError("{}: '{}' is {} there, which does not convert to {}", file->path(),
+                       tensor.name, entry->storage, safeTensorsName(tensor.dtype));
   }
   LMC_LET(buffer, bufferForLargest(tensors, path));
   for (size_t i = 0; i < tensors.size(); ++i) {

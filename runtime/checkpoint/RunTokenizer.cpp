@@ -24,7 +24,7 @@ Result<std::string> tokenizerFile(const std::string &path) {
   for (const char *name : kTokenizerNames)
     if (exists(path + "/" + name))
       return path + "/" + name;
-  return Error{fmt::format("{}: no tokenizer.json and no tokenizer.model there", path)};
+  return userError("{}: no tokenizer.json and no tokenizer.model there", path);
 }
 
 // Returns data.end_of_document, or else the id of the first token file, if the file still exists.

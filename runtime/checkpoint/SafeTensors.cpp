@@ -76,9 +76,8 @@ Result<TensorBuffer> bufferForLargest(const std::vector<TensorView> &tensors,
     largest = std::max(largest, tensor.bytes);
   TensorBuffer buffer(new (std::nothrow) std::byte[largest]);
   if (!buffer)
-    return Error{fmt::format("not enough memory for the {} bytes of the largest tensor of {}",
-                             largest, path),
-                 ExitCode::Failure};
+    return machineError("not enough memory for the {} bytes of the largest tensor of {}", largest,
+                        path);
   return buffer;
 }
 
@@ -98,14 +97,14 @@ static Result<std::string> headerText(const std::string &path,
   for (size_t i = 0; i < tensors.size(); ++i) {
     const TensorView &tensor = tensors[i];
     if (tensor.name == "__metadata__" || !seen.emplace(tensor.name, i).second)
-      return Error{fmt::format("{}: two tensors named '{}'", path, tensor.name)};
+      return userError("{}: two tensors named '{}'", path, tensor.name);
     if (denseBytes(tensor.shape, formatDType(tensor.dtype).width) != tensor.bytes)
-      return Error{fmt::format("{}: tensor '{}' of shape {} and dtype {} cannot have {} bytes",
-                               path, tensor.name, shapeText(tensor.shape),
-                               safeTensorsName(tensor.dtype), tensor.bytes)};
+      return userError("{}: tensor '{}' of shape {} and dtype {} cannot have {} bytes", path,
+                       tensor.name, shapeText(tensor.shape), safeTensorsName(tensor.dtype),
+                       tensor.bytes);
     uint64_t begin = offset;
     if (__builtin_add_overflow(offset, tensor.bytes, &offset))
-      return Error{fmt::format("{}: more than 2^64 bytes of tensors", path)};
+      return userError("{}: more than 2^64 bytes of tensors", path);
     members.emplace_back(tensor.name,
                          nlohmann::ordered_json{{"dtype", safeTensorsName(tensor.dtype)},
                                                 {"shape", tensor.shape},
@@ -115,14 +114,14 @@ static Result<std::string> headerText(const std::string &path,
   try {
     json = header.dump();
   } catch (const nlohmann::json::exception &) {
-    return Error{fmt::format("{}: a tensor's name or the metadata is not UTF-8", path)};
+    return userError("{}: a tensor's name or the metadata is not UTF-8", path);
   }
   uint64_t length = sizeof(uint64_t) + json.size();
   json.append((kDataAlignment - length % kDataAlignment) % kDataAlignment, ' ');
   if (json.size() > kMaximumHeaderBytes)
-    return Error{fmt::format("{}: the header would have {} bytes, more than the {} that the "
-                             "safetensors format allows",
-                             path, json.size(), kMaximumHeaderBytes)};
+    return userError(
+        "{}: the header would have {} bytes, more than the {} that the safetensors format allows",
+        path, json.size(), kMaximumHeaderBytes);
   uint64_t jsonBytes = json.size();
   return std::string(reinterpret_cast<const char *>(&jsonBytes), sizeof jsonBytes) + json;
 }
@@ -386,7 +385,7 @@ const SafeTensorsFile::Entry *SafeTensorsFile::find(const std::string &name) con
 Result<std::unique_ptr<SafeTensorsFile>> SafeTensorsFile::open(const std::string &path) {
   LMC_LET(mapping, MappedFile::open(path));
   auto bad = [&](const std::string &what) {
-    return Error{fmt::format("{}: damaged or not a safetensors file: {}", path, what)};
+    return userError("{}: damaged or not a safetensors file: {}", path, what);
   };
   const std::byte *start = mapping->data();
   uint64_t fileBytes = mapping->size();

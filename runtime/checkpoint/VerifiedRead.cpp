@@ -50,12 +50,12 @@ FileDigest FileHasher::digest() {
 }
 
 static Error damaged(const std::string &path) {
-  return Error{fmt::format("{}: damaged: its contents do not match its checksum", path)};
+  return userError("{}: damaged: its contents do not match its checksum", path);
 }
 
 static Error wrongSize(const RecordedFile &recorded, uint64_t bytes) {
-  return Error{fmt::format("{}: damaged: it has {} bytes instead of {}", recorded.path, bytes,
-                           recorded.digest.bytes)};
+  return userError("{}: damaged: it has {} bytes instead of {}", recorded.path, bytes,
+                   recorded.digest.bytes);
 }
 
 Result<File> openRecorded(const RecordedFile &recorded) {
@@ -78,7 +78,7 @@ static Result<uint64_t> hashPiece(const File &file, uint64_t begin, uint64_t end
     const uint64_t bytes = std::min(kBlockBytes, end - offset);
     LMC_LET(got, file.readAt(block.data(), bytes, offset));
     if (*got < bytes)
-      return Error{fmt::format("{}: damaged: it ends at byte {}", file.path(), offset + *got)};
+      return userError("{}: damaged: it ends at byte {}", file.path(), offset + *got);
     XXH64_update(hash.get(), block.data(), bytes);
     LMC_TRY(use(offset, bytes));
   }

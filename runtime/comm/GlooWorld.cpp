@@ -368,10 +368,10 @@ private:
     std::set<std::string> seen;
     for (size_t i = 0; i < hosts.size(); ++i)
       if ((i == 0 || hosts[i] != hosts[i - 1]) && !seen.insert(hosts[i]).second)
-        return Error{fmt::format(
-            "ranks {} and {} are on host {}, and rank {} on host {}: number the "
-            "ranks host by host (Slurm: srun --distribution=block)",
-            std::ranges::find(hosts, hosts[i]) - hosts.begin(), i, hosts[i], i - 1, hosts[i - 1])};
+        return userError("ranks {} and {} are on host {}, and rank {} on host {}: number the ranks "
+                         "host by host (Slurm: srun --distribution=block)",
+                         std::ranges::find(hosts, hosts[i]) - hosts.begin(), i, hosts[i], i - 1,
+                         hosts[i - 1]);
     return {};
   }
 
@@ -482,7 +482,7 @@ Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options,
     LMC_LET(secret, readTextFile(options.secretFile, 4096));
     rendezvous.secret = secret->substr(0, secret->find_last_not_of(" \r\n") + 1);
     if (rendezvous.secret.empty())
-      return Error{fmt::format("--secret-file={}: the file is empty", options.secretFile)};
+      return userError("--secret-file={}: the file is empty", options.secretFile);
   }
   return joinGlooWorld(rendezvous);
 }

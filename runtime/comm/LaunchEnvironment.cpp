@@ -38,20 +38,20 @@ public:
     if (!*size && !*rank)
       return alone();
     if (!*size)
-      return Error{fmt::format("{} says which rank this is, and nothing how many there are: {}",
-                               options.rank ? "--rank" : rankName,
-                               launcher && !options.rank
-                                   ? fmt::format("set {}, or give --world-size", launcher->size)
-                                   : "give --world-size as well")};
+      return userError("{} says which rank this is, and nothing how many there are: {}",
+                       options.rank ? "--rank" : rankName,
+                       launcher && !options.rank
+                           ? fmt::format("set {}, or give --world-size", launcher->size)
+                           : "give --world-size as well");
     if (!*rank)
       return Error{"--world-size says how many ranks there are, and nothing which of them this is: "
                    "give --rank as well, or --nproc to start all ranks here"};
     launch.size = static_cast<int>(**size);
     launch.rank = static_cast<int>(**rank);
     if (launch.rank >= launch.size)
-      return Error{fmt::format("this is rank {} of {} ranks ({}, {}): ranks are 0 to {}",
-                               launch.rank, launch.size, options.rank ? "--rank" : rankName,
-                               options.worldSize ? "--world-size" : sizeName, launch.size - 1)};
+      return userError("this is rank {} of {} ranks ({}, {}): ranks are 0 to {}", launch.rank,
+                       launch.size, options.rank ? "--rank" : rankName,
+                       options.worldSize ? "--world-size" : sizeName, launch.size - 1);
     LMC_LET(local, number(options.localRank, "--local-rank", 0, launch.size - 1,
                           launcher ? launcher->localRank : nullptr));
     launch.localRank = static_cast<int>(local->value_or(0));
@@ -111,17 +111,16 @@ private:
   }
 
   static Error outOfRange(const std::string &what, int64_t least, int64_t most) {
-    return Error{fmt::format("{}: must be a whole number from {} to {}", what, least, most)};
+    return userError("{}: must be a whole number from {} to {}", what, least, most);
   }
 
   // Returns a launch of one rank. Error: a variable shows that the user wants more ranks.
   Result<Launch> alone() const {
     LMC_LET(size, number(0, std::numeric_limits<int>::max(), "WORLD_SIZE"));
     if (size->value_or(1) > 1)
-      return Error{
-          fmt::format("WORLD_SIZE={} in the environment, and RANK is not set: set RANK and "
-                      "LOCAL_RANK of this rank, or unset WORLD_SIZE",
-                      **size)};
+      return userError("WORLD_SIZE={} in the environment, and RANK is not set: set RANK and "
+                       "LOCAL_RANK of this rank, or unset WORLD_SIZE",
+                       **size);
     if (!options.masterAddress.empty() || options.masterPort || options.localRank)
       return Error{
           "--master-addr, --master-port and --local-rank are for a run of many ranks: give "
@@ -144,9 +143,9 @@ private:
       return Error{"Open MPI does not say on which host rank 0 is: give --master-addr, or set "
                    "MASTER_ADDR (mpirun -x MASTER_ADDR=HOST)"};
     }
-    return Error{fmt::format("rank {} of {} does not know on which host rank 0 is: give "
-                             "--master-addr, or set MASTER_ADDR",
-                             launch.rank, launch.size)};
+    return userError("rank {} of {} does not know on which host rank 0 is: give --master-addr, or "
+                     "set MASTER_ADDR",
+                     launch.rank, launch.size);
   }
 
   Result<int> findPort(const Launcher *launcher) const {

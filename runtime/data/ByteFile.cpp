@@ -46,16 +46,14 @@ Result<void> ByteFile::read(uint64_t offset, uint64_t count, void *out) const {
     if (got < 0 && errno == EINTR)
       continue;
     if (got < 0)
-      return Error{
-          fmt::format("{}: cannot read at byte {}: {}", name, offset + done, std::strerror(errno)),
-          ExitCode::Failure};
+      return machineError("{}: cannot read at byte {}: {}", name, offset + done,
+                          std::strerror(errno));
     if (got == 0) {
       struct stat status {};
       fstat(descriptor, &status);
-      return Error{fmt::format("{}: has {} bytes, but had {} when it was opened; it was cut short "
-                               "while it was read, copy it again",
-                               name, status.st_size, size),
-                   ExitCode::Failure};
+      return machineError("{}: has {} bytes, but had {} when it was opened; it was cut short while "
+                          "it was read, copy it again",
+                          name, status.st_size, size);
     }
     done += static_cast<uint64_t>(got);
   }

@@ -15,19 +15,18 @@ Result<void> checkGivenOnce(const TokenFiles &files) {
   std::map<std::pair<uint64_t, uint64_t>, const TokenFile *> known;
   for (const TokenFile *file : files)
     if (auto [first, isNew] = known.emplace(file->identity(), file); !isNew)
-      return Error{fmt::format("{} and {} are the same file, so an epoch would read its tokens "
-                               "twice; give it once, or set data.allow_repeats = true",
-                               first->second->path(), file->path())};
+      return userError("{} and {} are the same file, so an epoch would read its tokens twice; give "
+                       "it once, or set data.allow_repeats = true",
+                       first->second->path(), file->path());
   return {};
 }
 
 Result<void> checkVocabulary(const DataOptions &options, const TokenFile &file,
                              Warnings &warnings) {
   if (file.vocabulary() > options.vocabSize)
-    return Error{
-        fmt::format("{} was made for a vocabulary of {} tokens, beyond the {} of the model "
-                    "(model.vocab_size); is this file of another tokenizer?",
-                    file.path(), file.vocabulary(), options.vocabSize)};
+    return userError("{} was made for a vocabulary of {} tokens, beyond the {} of the model "
+                     "(model.vocab_size); is this file of another tokenizer?",
+                     file.path(), file.vocabulary(), options.vocabSize);
   if (file.vocabulary() > 0 || file.type() != TokenType::UInt16 || options.vocabSize <= 1u << 16 ||
       options.format != DataFormat::Auto)
     return {};
@@ -90,16 +89,14 @@ Result<void> checkDocuments(const DataOptions &options, const TokenFile &file, W
   if (file.hasDocuments() || (!isUsed && options.endOfDocument < 0))
     return {};
   if (options.endOfDocument < 0)
-    return Error{
-        fmt::format("{} does not say where its documents end, which {} needs; give the id "
-                    "of its end-of-document token (data.end_of_document), or make the file "
-                    "with: lmc-data pack",
-                    file.path(), options.documentKey)};
+    return userError(
+        "{} does not say where its documents end, which {} needs; give the id of its "
+        "end-of-document token (data.end_of_document), or make the file with: lmc-data pack",
+        file.path(), options.documentKey);
   const auto end = static_cast<uint32_t>(options.endOfDocument);
   if (end >= options.vocabSize)
-    return Error{fmt::format("data.end_of_document is {}, beyond the vocabulary of {} "
-                             "(model.vocab_size)",
-                             end, options.vocabSize)};
+    return userError("data.end_of_document is {}, beyond the vocabulary of {} (model.vocab_size)",
+                     end, options.vocabSize);
   LMC_LET(found, file.sampleHas(end));
   if (!*found)
     warnings.push_back(fmt::format(
@@ -120,11 +117,10 @@ Result<void> checkLengths(const DataOptions &options, const TokenFiles &files, W
     return {};
   const TokenFile &first = **std::ranges::find_if(files, isShort);
   if (static_cast<size_t>(count) == files.size())
-    return Error{fmt::format("{}{} has {} tokens, too few for one {} of {} ({} {} + 1); give more "
-                             "text or a smaller {}",
-                             first.path(),
-                             count > 1 ? fmt::format(" (the first of {} files)", count) : "",
-                             first.size(), isRow ? "sample" : "block", block + 1, key, block, key)};
+    return userError(
+        "{}{} has {} tokens, too few for one {} of {} ({} {} + 1); give more text or a smaller {}",
+        first.path(), count > 1 ? fmt::format(" (the first of {} files)", count) : "", first.size(),
+        isRow ? "sample" : "block", block + 1, key, block, key);
   warnings.push_back(fmt::format("{} of {} files are not read, because they have fewer than {} "
                                  "tokens ({} + 1); the first is {}",
                                  count, files.size(), block + 1, key, first.path()));
@@ -138,9 +134,9 @@ Result<std::vector<std::string>> checkFiles(const DataOptions &options, const To
   for (const TokenFile *file : files) {
     LMC_TRY(checkVocabulary(options, *file, warnings));
     if (options.bestFit && !file->hasDocuments())
-      return Error{fmt::format("{} does not say where its documents start, which data.packing = "
-                               "\"best_fit\" needs; make the file with: lmc-data pack",
-                               file->path())};
+      return userError("{} does not say where its documents start, which data.packing = "
+                       "\"best_fit\" needs; make the file with: lmc-data pack",
+                       file->path());
     LMC_TRY(checkDocuments(options, *file, warnings));
   }
   if (!options.bestFit)

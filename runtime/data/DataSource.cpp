@@ -49,10 +49,9 @@ Result<std::vector<std::string>> expand(const std::string &entry,
 // `first` of the row.
 
 Error damagedTable(const TokenFile &file, uint64_t document, uint64_t start) {
-  return Error{
-      fmt::format("{}: document {} starts at token {}, before the one that it follows; the "
-                  "file is damaged, pack or copy it again",
-                  file.path(), document, start)};
+  return userError("{}: document {} starts at token {}, before the one that it follows; the file "
+                   "is damaged, pack or copy it again",
+                   file.path(), document, start);
 }
 
 // Fills `starts` from the file's table of documents.
@@ -107,9 +106,9 @@ static Result<PackedWindows> pack(const TokenFile &file, uint64_t window) {
   if (wrong != starts->end())
     return damagedTable(file, wrong - starts->begin(), *wrong);
   if (starts->empty() || starts->front() != 0 || starts->back() > file.size())
-    return Error{fmt::format("{}: its documents are not those of its tokens; the file is damaged, "
-                             "pack or copy it again",
-                             file.path())};
+    return userError(
+        "{}: its documents are not those of its tokens; the file is damaged, pack or copy it again",
+        file.path());
   return packBestFit(*starts, file.size(), window);
 }
 
@@ -153,17 +152,16 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const DataOptions &options)
   if (block == 0)
     block = options.sequenceLength;
   if (block % options.sequenceLength != 0)
-    return Error{fmt::format("training.sequence_length ({0}) does not divide data.shuffle_block "
-                             "({1}), the block in which the run shuffles; to read the data from its "
-                             "beginning in another order, give --set data.shuffle_block={0} "
-                             "--change=data.shuffle_block",
-                             options.sequenceLength, block)};
+    return userError("training.sequence_length ({0}) does not divide data.shuffle_block ({1}), the "
+                     "block in which the run shuffles; to read the data from its beginning in "
+                     "another order, give --set data.shuffle_block={0} --change=data.shuffle_block",
+                     options.sequenceLength, block);
   if (options.bestFit && block != options.sequenceLength)
-    return Error{fmt::format("data.packing = \"best_fit\" fills rows with whole documents, so "
-                             "data.shuffle_block ({0}) must be training.sequence_length ({1}); to "
-                             "read the data from its beginning in rows of {1} tokens, give --set "
-                             "data.shuffle_block={1} --change=data.shuffle_block",
-                             block, options.sequenceLength)};
+    return userError(
+        "data.packing = \"best_fit\" fills rows with whole documents, so data.shuffle_block ({0}) "
+        "must be training.sequence_length ({1}); to read the data from its beginning in rows of "
+        "{1} tokens, give --set data.shuffle_block={1} --change=data.shuffle_block",
+        block, options.sequenceLength);
   if (options.sources.empty())
     return inKey(options.key, kNoFiles);
   std::vector<double> weights;

@@ -55,7 +55,7 @@ nlohmann::ordered_json toJson(const FileFingerprint &fingerprint) {
 Result<FileFingerprint> fingerprintFromJson(const nlohmann::json &json) {
   FileFingerprint fingerprint;
   auto bad = [](const char *name) {
-    return Error{fmt::format("the fingerprint of a token file has no valid '{}'", name)};
+    return userError("the fingerprint of a token file has no valid '{}'", name);
   };
   auto find = [&](const char *name) {
     auto found = json.find(name);

@@ -30,7 +30,7 @@ Result<DataFormat> parseDataFormat(std::string_view name) {
   for (size_t i = 0; i < std::size(kDataFormats); ++i)
     if (name == kDataFormats[i])
       return static_cast<DataFormat>(i);
-  return Error{fmt::format("'{}' is none of {}", name, fmt::join(kDataFormats, ", "))};
+  return userError("'{}' is none of {}", name, fmt::join(kDataFormats, ", "));
 }
 
 Result<void> TokenFile::readLmcHeader() {

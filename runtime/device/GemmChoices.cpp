@@ -49,10 +49,10 @@ static Result<Choices> readFile(const std::string &path) {
   LMC_LET(json, readJsonObject(path, kMaximumBytes));
   try {
     if (json->at("version") != kVersion)
-      return Error{fmt::format("{}: of another release", path)};
+      return userError("{}: of another release", path);
     return fromJson(json->at("choices"));
   } catch (const nlohmann::json::exception &) {
-    return Error{fmt::format("{}: damaged", path)};
+    return userError("{}: damaged", path);
   }
 }
 

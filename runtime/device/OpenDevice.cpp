@@ -36,19 +36,18 @@ constexpr Opener kOpeners[] = {
 Result<std::unique_ptr<Device>> openDevice(const PlanFile &plan, const DeviceOptions &options) {
   const std::string target = plan->target()->str();
   if (options.threads < 0)
-    return Error{
-        fmt::format("--threads={}: the number of threads must be positive", options.threads)};
+    return userError("--threads={}: the number of threads must be positive", options.threads);
   for (const Opener &opener : kOpeners) {
     if (opener.target != std::string_view(target).substr(0, target.find(':')))
       continue;
     if (opener.open)
       return opener.open(options);
-    return Error{fmt::format("{}: the plan is for '{}', and this build has no {} device; compile "
-                             "it with --target={}",
-                             plan.path(), target, opener.name, kOpeners[0].target)};
+    return userError(
+        "{}: the plan is for '{}', and this build has no {} device; compile it with --target={}",
+        plan.path(), target, opener.name, kOpeners[0].target);
   }
-  return Error{fmt::format("{}: the plan is for '{}', a device that this program does not know",
-                           plan.path(), target)};
+  return userError("{}: the plan is for '{}', a device that this program does not know",
+                   plan.path(), target);
 }
 
 } // namespace lmc

@@ -7,37 +7,34 @@ namespace lmc {
 Result<ArenaRange> rangeInSlice(const plan::Plan *plan, int slice, uint64_t bytes,
                                 uint64_t offset) {
   if (!plan || slice < 0 || uint32_t(slice) >= plan->slices()->size())
-    return Error{fmt::format("the plan has no slice {}", slice), ExitCode::Failure};
+    return machineError("the plan has no slice {}", slice);
   const plan::Slice &of = *plan->slices()->Get(uint32_t(slice));
   if (offset > of.bytes() || bytes > of.bytes() - offset)
-    return Error{fmt::format("a copy of {} bytes at {} is outside of slice {} ({} bytes)", bytes,
-                             offset, slice, of.bytes()),
-                 ExitCode::Failure};
+    return machineError("a copy of {} bytes at {} is outside of slice {} ({} bytes)", bytes, offset,
+                        slice, of.bytes());
   return ArenaRange{of.arena(), of.offset() + offset, bytes};
 }
 
 Result<void> checkRange(const plan::Plan *plan, const ArenaRange &range) {
   if (!plan || range.arena >= plan->arenas()->size())
-    return Error{fmt::format("the plan has no arena {}", range.arena), ExitCode::Failure};
+    return machineError("the plan has no arena {}", range.arena);
   const uint64_t size = plan->arenas()->Get(range.arena)->bytes();
   if (range.offset > size || range.bytes > size - range.offset)
-    return Error{fmt::format("{} bytes at {} are outside of arena {} ({} bytes)", range.bytes,
-                             range.offset, range.arena, size),
-                 ExitCode::Failure};
+    return machineError("{} bytes at {} are outside of arena {} ({} bytes)", range.bytes,
+                        range.offset, range.arena, size);
   return {};
 }
 
 Result<void> checkRange(const HostBuffer &buffer, uint64_t offset, uint64_t bytes) {
   if (offset > buffer.bytes() || bytes > buffer.bytes() - offset)
-    return Error{fmt::format("{} bytes at {} are outside of a host buffer of {} bytes", bytes,
-                             offset, buffer.bytes()),
-                 ExitCode::Failure};
+    return machineError("{} bytes at {} are outside of a host buffer of {} bytes", bytes, offset,
+                        buffer.bytes());
   return {};
 }
 
 Result<const plan::Function *> functionOf(const plan::Plan *plan, int index) {
   if (!plan || index < 0 || uint32_t(index) >= plan->functions()->size())
-    return Error{fmt::format("the plan has no function {}", index), ExitCode::Failure};
+    return machineError("the plan has no function {}", index);
   return plan->functions()->Get(uint32_t(index));
 }
 

@@ -48,9 +48,8 @@ static std::string readLock(int fd) {
 
 static Error isHeld(const std::string &path, int fd) {
   const std::string holder = readLock(fd);
-  return Error{
-      fmt::format("{}: another run{} is writing here; give this one its own --out", path,
-                  holder.empty() ? "" : fmt::format(" ({})", holder.substr(0, holder.find(','))))};
+  return userError("{}: another run{} is writing here; give this one its own --out", path,
+                   holder.empty() ? "" : fmt::format(" ({})", holder.substr(0, holder.find(','))));
 }
 
 // If the file is locked, tries again for a while, because checkFree() locks it for a moment.
@@ -88,14 +87,14 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::join(const std::string &path
   const std::string lock = path + "/run.lock";
   const int fd = ::open(lock.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0)
-    return Error{fmt::format("{}: not the folder that rank 0 writes to; all ranks need one --out on "
-                             "a file system that they share",
-                             path)};
+    return userError("{}: not the folder that rank 0 writes to; all ranks need one --out on a file "
+                     "system that they share",
+                     path);
   std::unique_ptr<RunDirectory> directory(new RunDirectory(path, fd, owner));
   if (readLock(fd) != owner)
-    return Error{fmt::format("{}: not the folder that rank 0 writes to, for its run.lock is another; "
-                             "all ranks need one --out on a file system that they share",
-                             path)};
+    return userError("{}: not the folder that rank 0 writes to, for its run.lock is another; all "
+                     "ranks need one --out on a file system that they share",
+                     path);
   return directory;
 }
 
@@ -127,18 +126,16 @@ Result<void> RunDirectory::checkOwner() const {
   if (::fstat(fd, &held) == 0 && (::stat((folder + "/run.lock").c_str(), &there) != 0
                                       ? errno == ENOENT || errno == ENOTDIR
                                       : held.st_ino != there.st_ino || held.st_dev != there.st_dev))
-    return Error{fmt::format("{}: run.lock, which keeps other runs away, was removed or replaced, or "
-                             "the folder was moved; start again to go on",
-                             folder),
-                 ExitCode::Failure};
+    return machineError("{}: run.lock, which keeps other runs away, was removed or replaced, or "
+                        "the folder was moved; start again to go on",
+                        folder);
   const std::string holder = readLock(fd);
   if (holder.empty() || holder == owner)
     return {};
-  return Error{fmt::format("{}: another run ({}) has started to write here, and the file system "
-                           "does not share locks between machines; stop one of the two, and give "
-                           "each its own --out",
-                           folder, holder.substr(0, holder.find(','))),
-               ExitCode::Failure};
+  return machineError(
+      "{}: another run ({}) has started to write here, and the file system does not share locks "
+      "between machines; stop one of the two, and give each its own --out",
+      folder, holder.substr(0, holder.find(',')));
 }
 
 static std::string identityPath(const std::string &folder) { return folder + "/run.json"; }
@@ -155,7 +152,7 @@ static Result<RunIdentity> readIdentity(const std::string &folder) {
   try {
     return runIdentityFromJson(*json);
   } catch (const nlohmann::json::exception &) {
-    return Error{fmt::format("{}: damaged, or of another release", path)};
+    return userError("{}: damaged, or of another release", path);
   }
 }
 
@@ -197,20 +194,19 @@ Result<std::unique_ptr<PlanFile>> openRecordedPlan(const std::string &folder,
     hash = state->run.value("planHash", "");
   } else {
     if (!exists(identityPath(folder)))
-      return Error{
-          fmt::format("{}: no plan is given, and no run is there to go on with; give the PLAN "
-                      "that lmc compile wrote",
-                      folder)};
+      return userError("{}: no plan is given, and no run is there to go on with; give the PLAN "
+                       "that lmc compile wrote",
+                       folder);
     LMC_LET(identity, readIdentity(folder));
     hash = identity->planHash;
   }
   if (hash.size() != 64 || hash.find_first_not_of("0123456789abcdef") != std::string::npos)
-    return Error{fmt::format("{}: it does not say which plan it ran; give the PLAN", folder)};
+    return userError("{}: it does not say which plan it ran; give the PLAN", folder);
   auto plan = PlanFile::open(planPath(folder, hash));
   if (plan && (*plan)->hash() != hash)
-    return Error{fmt::format("{}: its SHA-256 is {}, so it is not the plan that the run was started "
-                             "with; give the PLAN",
-                             (*plan)->path(), (*plan)->hash())};
+    return userError(
+        "{}: its SHA-256 is {}, so it is not the plan that the run was started with; give the PLAN",
+        (*plan)->path(), (*plan)->hash());
   return plan;
 }
 
@@ -277,10 +273,9 @@ static Result<std::optional<std::string>> latestOf(const std::string &runDirecto
   for (const DamagedCheckpoint &checkpoint : damaged)
     faults +=
         fmt::format("{}{}: {}", faults.empty() ? "" : "; ", checkpoint.path, checkpoint.fault);
-  return Error{
-      fmt::format("{}: each of its {} checkpoints is damaged ({}); restore one from a copy, "
-                  "or start over with another --out",
-                  runDirectory, damaged.size(), faults)};
+  return userError("{}: each of its {} checkpoints is damaged ({}); restore one from a copy, or "
+                   "start over with another --out",
+                   runDirectory, damaged.size(), faults);
 }
 
 Result<std::optional<std::string>> chooseCheckpoint(const std::string &resume,
@@ -304,9 +299,9 @@ Result<std::optional<std::string>> chooseCheckpoint(const std::string &resume,
     if (!latest || *latest)
       return latest;
   }
-  return Error{fmt::format("--resume={}: no checkpoint there (a folder with state.json, or a run "
-                           "with checkpoints/)",
-                           resume)};
+  return userError(
+      "--resume={}: no checkpoint there (a folder with state.json, or a run with checkpoints/)",
+      resume);
 }
 
 Result<std::vector<DamagedCheckpoint>> checkNothingLater(const std::string &runDirectory,
@@ -323,10 +318,10 @@ Result<std::vector<DamagedCheckpoint>> checkNothingLater(const std::string &runD
   LMC_LET(state, readCheckpointState(**latest, /*verifyChecksums=*/false));
   if (state->step <= step)
     return damaged;
-  return Error{fmt::format("{}: holds a checkpoint of step {}, later than step {} where this run "
-                           "would start; give it another --out, go on with --resume=auto, or go "
-                           "back with --rewind={}",
-                           runDirectory, state->step, step, step)};
+  return userError(
+      "{}: holds a checkpoint of step {}, later than step {} where this run would start; give it "
+      "another --out, go on with --resume=auto, or go back with --rewind={}",
+      runDirectory, state->step, step, step);
 }
 
 std::span<const std::pair<const char *, VariableKind>> stateFiles() { return kStateFiles; }
@@ -404,8 +399,8 @@ Result<void> checkExportable(const PlanFile &plan) {
   if (plan->model()->huggingface_config())
     return {};
   const auto *reason = plan->model()->not_exportable();
-  return Error{fmt::format("{}: checkpoints cannot be exported: {}", plan.path(),
-                           reason ? reason->str() : "the plan has no config.json")};
+  return userError("{}: checkpoints cannot be exported: {}", plan.path(),
+                   reason ? reason->str() : "the plan has no config.json");
 }
 
 Result<void> exportRun(const std::string &directory, const ExportOptions &options,

@@ -31,9 +31,8 @@ Result<std::unique_ptr<Snapshot>> Snapshot::make(const PlanFile &plan, Device &d
       onHost += stateCopyBytes(*plan, static_cast<uint64_t>(rank));
   // Without this check, the system would grant memory that it lacks, and kill the process later.
   if (const cpu::FreeMemory free = cpu::freeMemory(); free.bytes < onHost)
-    return Error{fmt::format("copies of the state need {} of the host's memory, of which {} are "
-                             "free ({})",
-                             formatBytes(onHost), formatBytes(free.bytes), free.source)};
+    return userError("copies of the state need {} of the host's memory, of which {} are free ({})",
+                     formatBytes(onHost), formatBytes(free.bytes), free.source);
   LMC_LET(buffer, device.hostBuffer(bytes));
   snapshot->buffer = std::move(*buffer);
   LMC_LET(mark, device.makeMark());

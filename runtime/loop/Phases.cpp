@@ -99,14 +99,14 @@ static Error tooManyEpochs(const PhaseData &phase, const DataLeg &leg, size_t in
         fmt::format("give it the weight {:.3g} in phase.{}.sources", *weight, phase.phase.name));
   if (fits > leg.firstStep)
     ways.push_back(fmt::format("stop at --steps={}", fits));
-  return Error{fmt::format(
+  return userError(
       "{}.max_epochs is {}, and {} steps{} read the source {:.2f} times: {:.4g}% of {} tokens are "
       "{}{}, and it has {} in whole blocks; {}",
       key, source.maxEpochs, leg.lastStep,
       phase.phase.name.empty() ? "" : fmt::format(" (to the end of phase {})", phase.phase.name),
       epochs, source.share * 100, leg.end - leg.begin, after - before,
       before == 0 ? "" : fmt::format(", after {} of earlier starts", before), source.tokensPerEpoch,
-      fmt::join(ways, ", or "))};
+      fmt::join(ways, ", or "));
 }
 
 Result<void> checkEpochs(const std::vector<PhaseData> &phases, const std::vector<DataLeg> &legs) {
@@ -141,9 +141,9 @@ Result<void> checkRepeats(const std::vector<PhaseData> &phases,
           source.name.empty() ? "" : fmt::format(" of its {} there", phase.batchSize()),
           wanted / double(samples));
       if (!phase.session->settings.config.data.allowRepeats)
-        return Error{fmt::format("{}; give more data, compile with a batch_size of at most {}, or "
-                                 "set data.allow_repeats = true",
-                                 arithmetic, uint64_t(double(samples) / source.share))};
+        return userError("{}; give more data, compile with a batch_size of at most {}, or set "
+                         "data.allow_repeats = true",
+                         arithmetic, uint64_t(double(samples) / source.share));
       warnings.push_back(arithmetic);
     }
   return {};

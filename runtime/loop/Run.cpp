@@ -90,11 +90,10 @@ static Result<void> checkRestart(const std::vector<PhaseData> &phases, size_t cu
     const uint64_t from = std::max(done, phases[i].phase.firstStep);
     const auto begin = static_cast<uint64_t>(phases[i].session->settings.lr.begin);
     if (from < std::min(begin, phases[i].phase.lastStep))
-      return Error{
-          fmt::format("lr_schedule.restart_step is {}, and the run goes on after step {}: the "
-                      "schedule has no rate for the steps between; go on from a checkpoint of "
-                      "step {}, as with --rewind={}, or set lr_schedule.restart_step={}",
-                      begin, from, begin, begin, from)};
+      return userError("lr_schedule.restart_step is {}, and the run goes on after step {}: the "
+                       "schedule has no rate for the steps between; go on from a checkpoint of "
+                       "step {}, as with --rewind={}, or set lr_schedule.restart_step={}",
+                       begin, from, begin, begin, from);
   }
   return {};
 }
@@ -175,9 +174,9 @@ static Result<std::optional<std::string>> findCheckpoint(const RunOptions &optio
   if (options.rewind) {
     resume = fmt::format("{}/checkpoints/{}", options.out, *options.rewind);
     if (!std::filesystem::exists(resume + "/state.json"))
-      return Error{fmt::format("--rewind={}: {} is no checkpoint; the run's checkpoints are in "
-                               "{}/checkpoints",
-                               *options.rewind, resume, options.out)};
+      return userError(
+          "--rewind={}: {} is no checkpoint; the run's checkpoints are in {}/checkpoints",
+          *options.rewind, resume, options.out);
   }
   auto checkpoint = chooseCheckpoint(resume, options.out, damage.found);
   if (checkpoint)
@@ -207,22 +206,20 @@ static bool isPrefix(const std::vector<DeclaredChange> &first,
 static Result<void> useRecord(Start &start, const RunIdentity &recorded,
                               const RunOptions &options) {
   if (start.forked)
-    return Error{fmt::format("{}: holds another run than {}; give the new run an --out of its own",
-                             options.out, *start.checkpoint)};
+    return userError("{}: holds another run than {}; give the new run an --out of its own",
+                     options.out, *start.checkpoint);
   if (start.saved && start.saved->run != recorded.run)
-    return Error{
-        fmt::format("{}: a checkpoint of another run than the one in {}; to begin with it, "
-                    "give --resume={} and a new --out",
-                    *start.checkpoint, options.out, *start.checkpoint)};
+    return userError("{}: a checkpoint of another run than the one in {}; to begin with it, give "
+                     "--resume={} and a new --out",
+                     *start.checkpoint, options.out, *start.checkpoint);
   // After an interrupted rewind, the record is older than the checkpoint.
   if (start.saved && !isPrefix(start.saved->changes, recorded.changes))
     return {};
   for (const DeclaredChange &change : recorded.changes)
     if (start.checkpoint && change.step > start.state.step)
-      return Error{
-          fmt::format("{}: the run changed {} at step {}, after this checkpoint; go back to "
-                      "its settings with --rewind={}",
-                      *start.checkpoint, change.key, change.step, start.state.step)};
+      return userError("{}: the run changed {} at step {}, after this checkpoint; go back to its "
+                       "settings with --rewind={}",
+                       *start.checkpoint, change.key, change.step, start.state.step);
   start.before = recorded;
   return {};
 }
@@ -244,13 +241,12 @@ static Result<Start> chooseStart(const RunOptions &options, RunDirectory *direct
   }
   if (!start.checkpoint && options.resume == "auto" && !options.out.empty()) {
     if (auto saved = lastSave(options.out))
-      return Error{fmt::format("{}: the run saved {}, and no checkpoint is there now; bring its "
-                               "checkpoints back, or start over with another --out",
-                               options.out, *saved)};
+      return userError("{}: the run saved {}, and no checkpoint is there now; bring its "
+                       "checkpoints back, or start over with another --out",
+                       options.out, *saved);
     if (!directory)
-      return Error{fmt::format("{}: no checkpoint is there; leave --out away to use the initial "
-                               "weights",
-                               options.out)};
+      return userError("{}: no checkpoint is there; leave --out away to use the initial weights",
+                       options.out);
     // The run began with another run's checkpoint, and has no checkpoint of its own yet.
     if (recorded && !recorded->startedFrom.empty())
       start.checkpoint = recorded->startedFrom;
@@ -262,10 +258,9 @@ static Result<Start> chooseStart(const RunOptions &options, RunDirectory *direct
     try {
       start.saved = runIdentityFromJson(start.state.run);
     } catch (const nlohmann::json::exception &) {
-      return Error{
-          fmt::format("{}: state.json has no valid identity of the run; use the release of "
-                      "lmc-run that wrote it",
-                      *start.checkpoint)};
+      return userError("{}: state.json has no valid identity of the run; use the release of "
+                       "lmc-run that wrote it",
+                       *start.checkpoint);
     }
   }
   // If a run already began with this checkpoint here, the start continues that run.
@@ -293,11 +288,10 @@ static Result<void> checkModel(const Start &start, const PlanFile &plan, const R
     if (change.key.starts_with("model.") || change.key.starts_with("optimizer.") ||
         change.key == "training.compute_dtype")
       changes.push_back(std::move(change));
-  return Error{
-      fmt::format("{}: checkpoint of another model than {}: {}; give --out another folder, "
-                  "or the plan that the checkpoint was made with",
-                  *start.checkpoint, plan.path(),
-                  changes.empty() ? "its parameters or moments differ" : describe(changes))};
+  return userError("{}: checkpoint of another model than {}: {}; give --out another folder, or the "
+                   "plan that the checkpoint was made with",
+                   *start.checkpoint, plan.path(),
+                   changes.empty() ? "its parameters or moments differ" : describe(changes));
 }
 
 // Returns the changes since the recorded start, or an error that lists undeclared changes.
@@ -325,11 +319,10 @@ static Result<std::vector<SettingChange>> checkIdentity(const Start &start,
   std::vector<std::string> declarations;
   for (const SettingChange &change : missing)
     declarations.push_back("--change=" + change.key);
-  return Error{fmt::format("{}: this start differs from the run: {}; restore these values, declare "
-                           "the change with {}, or start a new run with --resume={} and another "
-                           "--out",
-                           *start.checkpoint, describe(missing), fmt::join(declarations, " "),
-                           *start.checkpoint)};
+  return userError("{}: this start differs from the run: {}; restore these values, declare the "
+                   "change with {}, or start a new run with --resume={} and another --out",
+                   *start.checkpoint, describe(missing), fmt::join(declarations, " "),
+                   *start.checkpoint);
 }
 
 // Returns the rollbacks of a run. The record of its latest start has all that led to its state.
@@ -433,8 +426,8 @@ static Result<std::unique_ptr<PlanFile>> openPlanFile(const RunOptions &options)
   for (char &digit : expected)
     digit = static_cast<char>(std::tolower(static_cast<unsigned char>(digit)));
   if (plan && !expected.empty() && (*plan)->hash() != expected)
-    return Error{fmt::format("{}: its SHA-256 is {}, and --expect-hash is {}", (*plan)->path(),
-                             (*plan)->hash(), expected)};
+    return userError("{}: its SHA-256 is {}, and --expect-hash is {}", (*plan)->path(),
+                     (*plan)->hash(), expected);
   return plan;
 }
 
@@ -568,9 +561,9 @@ static Result<size_t> choosePhase(const RunOptions &options, const std::vector<R
       return phase.index;
     names.push_back(phase.name);
   }
-  return Error{fmt::format(
-      "--phase={}: the run has {}", options.phase,
-      names.front().empty() ? "no phases" : fmt::format("the phases {}", fmt::join(names, ", ")))};
+  return userError("--phase={}: the run has {}", options.phase,
+                   names.front().empty() ? "no phases"
+                                         : fmt::format("the phases {}", fmt::join(names, ", ")));
 }
 
 // `directory` is null if the run does not train. `runsSteps` is true if the run trains or measures
@@ -601,9 +594,9 @@ static Result<Prepared> prepare(RunDirectory *directory, const Run &run, bool ru
   const int64_t trainIters = settings->config.training.trainIters;
   const int64_t totalSteps = options.steps.value_or(trainIters);
   if (training && totalSteps > trainIters)
-    return Error{fmt::format("--steps={} is more than training.train_iters, {}; give --set "
-                             "training.train_iters={}",
-                             totalSteps, trainIters, totalSteps)};
+    return userError(
+        "--steps={} is more than training.train_iters, {}; give --set training.train_iters={}",
+        totalSteps, trainIters, totalSteps);
   const std::vector<RunPhase> spans = phasesOf(job, static_cast<uint64_t>(totalSteps));
   LMC_LET(current, choosePhase(options, spans, start->state.step, runsSteps));
   prepared.phase = spans[*current];

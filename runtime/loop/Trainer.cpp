@@ -321,9 +321,8 @@ Result<Rollback> Trainer::chooseRollback(uint64_t spike) {
   if (quiet > 0 && spike > before + quiet)
     done = 0;
   if (done >= guards.rollbacks)
-    return Error{
-        fmt::format("the run went back {} time(s) already{} (guard.rollbacks, guard.refund)", done,
-                    quiet > 0 ? fmt::format(", each within {} steps of another", quiet) : "")};
+    return userError("the run went back {} time(s) already{} (guard.rollbacks, guard.refund)", done,
+                     quiet > 0 ? fmt::format(", each within {} steps of another", quiet) : "");
   LMC_LET(steps, listCheckpoints(run.directory.path()));
   for (uint64_t step : *steps) // newest first
     if (step < spike && step >= run.phase.firstStep)
@@ -622,9 +621,8 @@ Result<ExitCode> Trainer::finish(bool interrupted) {
     run.console.warning("metrics.jsonl lacks the last steps: they could not be written");
   // A failed save gave only a warning, but a failed last save is an error.
   if (const auto &error = saves.saveError())
-    return Error{fmt::format("{}: the last checkpoint, of step {}, could not be saved: {}",
-                             run.directory.path(), done, error->message),
-                 ExitCode::Failure};
+    return machineError("{}: the last checkpoint, of step {}, could not be saved: {}",
+                        run.directory.path(), done, error->message);
   if (const auto &error = saves.exportError(); error && !interrupted)
     return Error{error->message, ExitCode::Failure};
   if (interrupted) {

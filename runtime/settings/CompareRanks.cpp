@@ -12,24 +12,23 @@ namespace lmc {
 static Result<void> checkPlan(const PlanFile &plan, const std::string &firstHash,
                               const std::string &firstRelease, int ranks) {
   if (plan.hash() != firstHash)
-    return Error{fmt::format("its plan {} has the SHA-256 {}, and that of rank 0 has {}; give all "
-                             "ranks one plan",
-                             plan.path(), plan.hash(), firstHash)};
+    return userError(
+        "its plan {} has the SHA-256 {}, and that of rank 0 has {}; give all ranks one plan",
+        plan.path(), plan.hash(), firstHash);
   if (firstRelease != kRelease.text)
-    return Error{fmt::format("its lmc-run is {}, and that of rank 0 is {}; install one release on "
-                             "all nodes",
-                             kRelease.text, firstRelease)};
+    return userError(
+        "its lmc-run is {}, and that of rank 0 is {}; install one release on all nodes",
+        kRelease.text, firstRelease);
   const uint64_t wanted = plan->batch()->ranks();
   if (wanted == static_cast<uint64_t>(ranks))
     return {};
-  return Error{fmt::format("{}: compiled for {} rank(s) ({} x {}), and {} started; start {}, or "
-                           "compile with other --nodes and --devices-per-node",
-                           plan.path(), wanted, plan->nodes(), plan->devices_per_node(),
-                           ranks == 1 ? "one was" : fmt::format("{} were", ranks),
-                           wanted == 1 ? "one process"
-                                       : fmt::format("{0} with torchrun, srun or here with "
-                                                     "--nproc={0}",
-                                                     wanted))};
+  return userError("{}: compiled for {} rank(s) ({} x {}), and {} started; start {}, or compile "
+                   "with other --nodes and --devices-per-node",
+                   plan.path(), wanted, plan->nodes(), plan->devices_per_node(),
+                   ranks == 1 ? "one was" : fmt::format("{} were", ranks),
+                   wanted == 1
+                       ? "one process"
+                       : fmt::format("{0} with torchrun, srun or here with --nproc={0}", wanted));
 }
 
 Result<void> comparePlans(World &world, const PlanFile &plan) {

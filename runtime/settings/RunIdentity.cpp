@@ -219,8 +219,7 @@ Result<void> checkDeclarations(const std::vector<std::string> &declared, const R
         keys.push_back(key);
     }
     if (!known)
-      return Error{
-          fmt::format("--change={}: the plan has no such setting{}", name, suggestion(name, keys))};
+      return userError("--change={}: the plan has no such setting{}", name, suggestion(name, keys));
   }
   return {};
 }

@@ -61,7 +61,7 @@ static Result<void> enterPhase(const RunSettings &from, const PlanFile::Phase &p
   const auto &phases = from.config.phases;
   const auto found = std::ranges::find(phases, phase.name, &PhaseConfig::name);
   if (found == phases.end())
-    return Error{fmt::format("the plan has no settings of its phase '{}'", phase.name)};
+    return userError("the plan has no settings of its phase '{}'", phase.name);
   if (found->lrStyle != "continue") {
     LrKeys keys = phaseLrKeys(from.config, from.table, *found);
     keys.restartStep = static_cast<int64_t>(phase.firstStep);
@@ -74,7 +74,7 @@ Result<TrainSettings> TrainSettings::make(const RunSettings &from, const PlanFil
   TrainSettings settings;
   for (const SettingFault &fault : settingFaults(from.config, from.table)) {
     if (!fault.isWarning)
-      return Error{fmt::format("{}; --set {}=... changes it", fault.named(), fault.key)};
+      return userError("{}; --set {}=... changes it", fault.named(), fault.key);
     settings.warnings.push_back(fault.named());
   }
   settings.config = from.config;

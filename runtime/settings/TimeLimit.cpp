@@ -58,7 +58,7 @@ Result<double> parseDuration(std::string_view text) {
   if (!(total > 0))
     return wrong;
   if (total > kTenYears)
-    return Error{fmt::format("'{}' is longer than 10 years", text)};
+    return userError("'{}' is longer than 10 years", text);
   return total;
 }
 
@@ -83,7 +83,7 @@ static std::optional<double> zoneOffset(std::string_view zone) {
 Result<double> parseTime(const std::string &text) {
   auto early = [&](double seconds) -> Result<double> {
     if (seconds >= kYear2200)
-      return Error{fmt::format("'{}' is not before the year 2200", text)};
+      return userError("'{}' is not before the year 2200", text);
     return seconds;
   };
   std::string_view rest = text;
@@ -115,8 +115,7 @@ Result<std::optional<TimeLimit>> findTimeLimit(const std::string &maxHours,
     std::string_view rest = given;
     const auto end = takeNumber(rest);
     if (!end || !rest.starts_with(' ') || *end >= kYear2200)
-      return Error{
-          fmt::format("{}={}: not \"SECONDS SOURCE\"; unset it", kTimeLimitVariable, given)};
+      return userError("{}={}: not \"SECONDS SOURCE\"; unset it", kTimeLimitVariable, given);
     return std::optional(TimeLimit{*end, std::string(rest.substr(1))});
   }
   auto add = [&](double end, std::string source) {
@@ -134,7 +133,7 @@ Result<std::optional<TimeLimit>> findTimeLimit(const std::string &maxHours,
     if (!end)
       return Error{"--deadline: " + end.error().message + ", or none"};
     if (*end <= began)
-      return Error{fmt::format("--deadline={}: this time is over", deadline)};
+      return userError("--deadline={}: this time is over", deadline);
     add(*end, "--deadline=" + deadline);
   }
   constexpr const char *kSlurm = "SLURM_JOB_END_TIME";
@@ -143,8 +142,7 @@ Result<std::optional<TimeLimit>> findTimeLimit(const std::string &maxHours,
     std::string_view rest = slurm;
     const auto end = takeNumber(rest);
     if (!end || !rest.empty())
-      return Error{
-          fmt::format("{}={}: not a number of seconds; --deadline=none ignores it", kSlurm, slurm)};
+      return userError("{}={}: not a number of seconds; --deadline=none ignores it", kSlurm, slurm);
     if (*end < kYear2200) // a later end means: no end
       add(*end, kSlurm);
   }

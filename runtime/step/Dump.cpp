@@ -21,15 +21,14 @@ Result<void> dumpLogits(const std::string &path, Session &session, const DataSou
   const PlanFile &plan = *session.plan;
   int variable = plan.findVariable(names::kDebugLogits);
   if (variable < 0 || !session.functions->has(names::kLogits))
-    return Error{fmt::format("{}: compiled without the function 'logits', which --dump-logits "
-                             "needs",
-                             plan.path())};
+    return userError("{}: compiled without the function 'logits', which --dump-logits needs",
+                     plan.path());
   auto index = plan->variables()->Get(static_cast<flatbuffers::uoffset_t>(variable))->slice();
   const plan::Slice &slice = *plan->slices()->Get(index);
   uint64_t rows = plan->batch()->micro_batch_size(), length = plan->batch()->sequence_length();
   uint64_t vocabulary = plan->model()->vocab_size();
   if (slice.bytes() != rows * length * vocabulary * byteWidth(slice.dtype()))
-    return Error{fmt::format("{}: variable 'debug.logits' is not [mbs * seq, vocab]", plan.path())};
+    return userError("{}: variable 'debug.logits' is not [mbs * seq, vocab]", plan.path());
 
   std::vector<int32_t> tokens(rows * length), targets(rows * length), starts(rows * length);
   LMC_TRY(data.fill(0, rows, tokens.data(), targets.data(), starts.data()));

@@ -53,7 +53,7 @@ Result<void> Functions::submit(const Function &function) {
 Result<void> Functions::run(const std::string &name) {
   auto found = functions.find(name);
   if (found == functions.end())
-    return Error{fmt::format("the plan has no function '{}'", name)};
+    return userError("the plan has no function '{}'", name);
   if (!profile)
     return submit(found->second);
   auto start = std::chrono::steady_clock::now();

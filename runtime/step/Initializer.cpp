@@ -21,7 +21,7 @@ static constexpr uint64_t kChunkElements = uint64_t{1} << 22;
 static constexpr uint64_t kThreadElements = uint64_t{1} << 16;
 
 static Error unsupported(const plan::Variable &variable, const char *what) {
-  return Error{fmt::format("plan: variable '{}': {}", variable.name()->str(), what)};
+  return userError("plan: variable '{}': {}", variable.name()->str(), what);
 }
 
 template <typename T>

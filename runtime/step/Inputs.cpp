@@ -20,12 +20,12 @@ static constexpr size_t kRequired = 2;
 static Result<ArenaRange> placeOfInput(const PlanFile &plan, const char *name) {
   int variable = plan.findVariable(name);
   if (variable < 0)
-    return Error{fmt::format("{}: the plan has no variable '{}'", plan.path(), name)};
+    return userError("{}: the plan has no variable '{}'", plan.path(), name);
   auto index = plan->variables()->Get(static_cast<flatbuffers::uoffset_t>(variable))->slice();
   const plan::Slice &slice = *plan->slices()->Get(index);
   uint64_t bytes = plan->batch()->micro_batch_size() * plan->batch()->sequence_length() * 4;
   if (slice.dtype() != plan::DType::I32 || slice.bytes() != bytes)
-    return Error{fmt::format("{}: variable '{}' is not i32 [mbs * seq]", plan.path(), name)};
+    return userError("{}: variable '{}' is not i32 [mbs * seq]", plan.path(), name);
   return rangeInSlice(&*plan, static_cast<int>(index), bytes, 0);
 }
 
@@ -40,9 +40,9 @@ static Result<void> checkAllAreKnown(const PlanFile &plan) {
   for (const plan::Variable *variable : *plan->variables())
     if (const std::string_view name = variable->name()->string_view();
         name.starts_with("batch.") && std::ranges::find(kNames, name) == kNames.end())
-      return Error{fmt::format("{}: the plan reads '{}', which this lmc-run does not know; use the "
-                               "lmc and the lmc-run of one release",
-                               plan.path(), name)};
+      return userError("{}: the plan reads '{}', which this lmc-run does not know; use the lmc and "
+                       "the lmc-run of one release",
+                       plan.path(), name);
   return {};
 }
 

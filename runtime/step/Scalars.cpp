@@ -43,7 +43,7 @@ Result<Scalars::Block> Scalars::blockOf(const PlanFile &plan, bool written) {
     const std::string name = variable.name()->str();
     if ((slice.dtype() != plan::DType::F32 && slice.dtype() != plan::DType::F64) ||
         slice.bytes() < byteWidth(slice.dtype()))
-      return Error{fmt::format("{}: variable '{}' is no f32 or f64 scalar", plan.path(), name)};
+      return userError("{}: variable '{}' is no f32 or f64 scalar", plan.path(), name);
     const bool isVector = !written && isRouterSum(variable);
     const uint64_t bytes = isVector ? slice.bytes() : byteWidth(slice.dtype());
     found.push_back({{slice.arena(), slice.offset(), bytes},
@@ -121,7 +121,7 @@ Result<void> Scalars::set(std::string_view name, double value) {
       set(place, value);
       return {};
     }
-  return Error{fmt::format("the plan has no scalar '{}' that the host writes", name)};
+  return userError("the plan has no scalar '{}' that the host writes", name);
 }
 
 Result<void> Scalars::setSettings(const SettingTable &settings) {
@@ -208,7 +208,7 @@ Result<ScalarValues> Scalars::take() {
 Result<double> valueOf(const ScalarValues &values, const char *name) {
   auto found = values.find(name);
   if (found == values.end())
-    return Error{fmt::format("the plan has no variable '{}', which training needs", name)};
+    return userError("the plan has no variable '{}', which training needs", name);
   return found->second;
 }
 

@@ -56,9 +56,9 @@ Result<std::unique_ptr<Session>> Session::open(const PlanFile &job, size_t phase
       batch.gradient_accumulation_steps() == 0 ||
       batch.micro_batch_size() * batch.gradient_accumulation_steps() * batch.ranks() !=
           batch.global_batch_size())
-    return Error{fmt::format("{}: MBS {} x GAS {} x {} rank(s) is not GBS {}", plan.path(),
-                             batch.micro_batch_size(), batch.gradient_accumulation_steps(),
-                             batch.ranks(), batch.global_batch_size())};
+    return userError("{}: MBS {} x GAS {} x {} rank(s) is not GBS {}", plan.path(),
+                     batch.micro_batch_size(), batch.gradient_accumulation_steps(), batch.ranks(),
+                     batch.global_batch_size());
   session->progress.fingerprint = plan->fingerprint()->str();
   return session;
 }
@@ -206,9 +206,8 @@ Result<void> Session::startDevice(const RunOptions &options, int share,
   LMC_TRY(device->load(*plan));
   uint64_t planned = plannedBytes(**plan), allocated = device->allocatedBytes();
   if (allocated != planned)
-    return Error{fmt::format("{}: the device holds {} bytes where the plan says {}", plan->path(),
-                             allocated, planned),
-                 ExitCode::Failure};
+    return machineError("{}: the device holds {} bytes where the plan says {}", plan->path(),
+                        allocated, planned);
   deviceInfo = device->info((*plan)->compute_dtype());
   // torchrun sets OMP_NUM_THREADS to 1 if the user has not set it.
   if (const int given = omp_get_max_threads();
@@ -248,7 +247,7 @@ Result<std::vector<std::unique_ptr<Evaluator>>> Session::makeEvaluators() {
   std::vector<std::unique_ptr<Evaluator>> evaluators;
   for (const ValidationSettings &set : settings.validations) {
     if (!functions->has(names::kEval))
-      return Error{fmt::format("{}: the plan has no function 'eval'", plan->path())};
+      return userError("{}: the plan has no function 'eval'", plan->path());
     LMC_LET(data, openValidationData(set));
     evaluators.push_back(std::make_unique<Evaluator>(*plan, *functions, *inputs, *scalars,
                                                      std::move(*data),

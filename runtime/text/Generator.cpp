@@ -59,9 +59,9 @@ Result<std::unique_ptr<Generator>> Generator::open(const PlanFile &plan, Device 
   const int rows = plan.findVariable(names::kGenerateRows),
             logits = plan.findVariable(names::kGenerateLogits);
   if (rows < 0 || logits < 0 || !functions.has(names::kGenerate))
-    return Error{fmt::format("{}: compiled without generation.prompts, so that the run cannot "
-                             "generate text; compile the plan with the key, or leave it out",
-                             plan.path())};
+    return userError("{}: compiled without generation.prompts, so that the run cannot generate "
+                     "text; compile the plan with the key, or leave it out",
+                     plan.path());
   auto sliceOf = [&](int variable) {
     return plan->variables()->Get(static_cast<flatbuffers::uoffset_t>(variable))->slice();
   };
@@ -70,12 +70,10 @@ Result<std::unique_ptr<Generator>> Generator::open(const PlanFile &plan, Device 
   };
   const uint64_t count = plan->batch()->micro_batch_size();
   if (slice(rows).dtype() != plan::DType::I32 || slice(rows).bytes() != count * sizeof(int32_t))
-    return Error{
-        fmt::format("{}: variable '{}' is not i32 [mbs]", plan.path(), names::kGenerateRows)};
+    return userError("{}: variable '{}' is not i32 [mbs]", plan.path(), names::kGenerateRows);
   const plan::DType dtype = slice(logits).dtype();
   if (slice(logits).bytes() != count * plan->model()->vocab_size() * byteWidth(dtype))
-    return Error{
-        fmt::format("{}: variable '{}' is not [mbs, vocab]", plan.path(), names::kGenerateLogits)};
+    return userError("{}: variable '{}' is not [mbs, vocab]", plan.path(), names::kGenerateLogits);
   LMC_LET(range, rangeInSlice(&*plan, static_cast<int>(sliceOf(rows)), slice(rows).bytes(), 0));
   LMC_LET(ring, BufferRing::make(device, 1, range->bytes));
   std::unique_ptr<Generator> opened(

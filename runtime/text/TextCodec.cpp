@@ -40,9 +40,9 @@ Result<TextCodec> TextCodec::open(const std::string &tokens, DataFormat format,
     LMC_LET(encoders, codec.tokenizer->encoders(1, SpecialTokens::Text));
     codec.encoders = std::move(*encoders);
   } else if (file.tokenizer() != kBytesAsTokens) {
-    return Error{fmt::format("{}: no tokenizer is known, so that no text can be generated; put the "
-                             "files of the tokenizer into {}, or leave out generation.prompts",
-                             tokens, tokenizerFolder(tokens))};
+    return userError("{}: no tokenizer is known, so that no text can be generated; put the files "
+                     "of the tokenizer into {}, or leave out generation.prompts",
+                     tokens, tokenizerFolder(tokens));
   }
   LMC_LET(before, idsBefore(file, codec.tokenizer.get(), codec.end));
   codec.first = std::move(*before);

@@ -34,7 +34,7 @@ Result<std::vector<TextGeneration::Prompt>> TextGeneration::readPrompts(const st
     if (text.empty())
       continue;
     if (replaceInvalidUtf8(text) != text)
-      return Error{fmt::format("{}:{}: not valid UTF-8", path, line)};
+      return userError("{}:{}: not valid UTF-8", path, line);
     if (!isJson) {
       prompts.push_back({line, std::string(text)});
       continue;
@@ -42,11 +42,11 @@ Result<std::vector<TextGeneration::Prompt>> TextGeneration::readPrompts(const st
     const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
     const auto prompt = json.is_object() ? json.find("prompt") : json.end();
     if (!json.is_object() || prompt == json.end() || !prompt->is_string())
-      return Error{fmt::format("{}:{}: expected an object {{\"prompt\": TEXT}}", path, line)};
+      return userError("{}:{}: expected an object {{\"prompt\": TEXT}}", path, line);
     prompts.push_back({line, prompt->get<std::string>()});
   }
   if (prompts.empty())
-    return Error{fmt::format("{}: has no prompt", path)};
+    return userError("{}: has no prompt", path);
   return prompts;
 }
 
@@ -69,14 +69,14 @@ Result<void> TextGeneration::readPromptsOf(const DataSource &data) {
     const std::string place = fmt::format("{}:{}", path.string(), prompt.line);
     auto encoded = codec->encode(prompt.text);
     if (!encoded)
-      return Error{fmt::format("{}: {}", place, encoded.error().message)};
+      return userError("{}: {}", place, encoded.error().message);
     if (const int32_t most = std::ranges::max(*encoded); most >= vocabulary)
-      return Error{fmt::format("{}: the prompt has id {}, beyond the model's vocabulary of {}",
-                               place, most, vocabulary)};
+      return userError("{}: the prompt has id {}, beyond the model's vocabulary of {}", place, most,
+                       vocabulary);
     if (encoded->size() + settings.maxNewTokens > length)
-      return Error{fmt::format("{}: the prompt has {} tokens, and with generation.max_new_tokens = "
-                               "{} they do not fit in a sequence of {}",
-                               place, encoded->size(), settings.maxNewTokens, length)};
+      return userError("{}: the prompt has {} tokens, and with generation.max_new_tokens = {} they "
+                       "do not fit in a sequence of {}",
+                       place, encoded->size(), settings.maxNewTokens, length);
     ids.push_back(std::move(*encoded));
   }
   return {};

@@ -141,8 +141,7 @@ Result<void> SimtDevice::load(const PlanFile &file) {
   std::vector<Source> sources;
   for (const auto *kernel : *file->kernels()) {
     if (!kernel->source() || !kernel->grid())
-      return Error{
-          fmt::format("{}: kernel '{}' has no CUDA source", file.path(), kernel->name()->str())};
+      return userError("{}: kernel '{}' has no CUDA source", file.path(), kernel->name()->str());
     Source source;
     source.name = kernel->entry()->str();
     source.text = kernel->source()->str();
@@ -154,7 +153,7 @@ Result<void> SimtDevice::load(const PlanFile &file) {
   }
   for (Result<Kernel> &kernel : compile(sources)) {
     if (!kernel)
-      return Error{fmt::format("{}: {}", file.path(), kernel.error().message)};
+      return userError("{}: {}", file.path(), kernel.error().message);
     kernels.push_back(std::move(*kernel));
   }
   LMC_TRY(memory.allocate(file));
@@ -172,7 +171,7 @@ Task SimtDevice::taskOf(const plan::Launch &launch, Access results, const std::s
   return [=, this, &kernel = kernels[launch.kernel()]]() -> Result<void> {
     RunResult run = simt::run(kernel, arguments, Order::of(seed * 1000003 + launched++));
     if (!run.failure.empty())
-      return Error{fmt::format("{} ({})", run.failure, source), ExitCode::Failure};
+      return machineError("{} ({})", run.failure, source);
     return {};
   };
 }
@@ -194,7 +193,7 @@ Result<void> SimtDevice::resolveInOneOfTwoWays(const plan::Command &command,
                                                std::vector<Task> &tasks) {
   const std::vector<const plan::Launch *> launches = plan::launchesOf(command);
   if (launches.empty())
-    return Error{fmt::format("a command of the plan has no kernels ({})", source)};
+    return userError("a command of the plan has no kernels ({})", source);
   const bool second = launches.size() > 1 && inTwoWays++ % 2 == 1;
   if (const plan::Gemm *op = plan::productOf(command); op && !second) {
     auto gemm = cpu::bindGemm(*op, memory, gemms);
@@ -241,7 +240,7 @@ Result<void> SimtDevice::resolve(const plan::Command &command, std::vector<Task>
   if (command.body_as_Wait())
     return {}; // a collective ends before the next command starts
   if (!command.launches() || command.launches()->size() == 0)
-    return Error{fmt::format("a command of the plan has no kernels ({})", source)};
+    return userError("a command of the plan has no kernels ({})", source);
   // A launch may write only a part of a command's result or workspace, and may read what an earlier
   // launch of the command wrote.
   for (const plan::Launch *launch : *command.launches())

@@ -93,7 +93,7 @@ std::string buildObject(const std::string &text, const std::string &object) {
 Result<Kernel> loadObject(const Source &source, const std::string &object) {
   void *library = dlopen(object.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library)
-    return Error{fmt::format("{}: {}", source.name, dlerror())};
+    return userError("{}: {}", source.name, dlerror());
   *static_cast<Machine **>(dlsym(library, "lmcMachine")) = machine();
   Kernel kernel;
   kernel.name = source.name;
@@ -160,7 +160,7 @@ std::vector<Result<Kernel>> compile(std::span<const Source> sources) {
     if (messages[i].empty())
       kernels.push_back(loadObject(sources[i], objects[i]));
     else
-      kernels.push_back(Error{fmt::format("{}: {}", sources[i].name, messages[i])});
+      kernels.push_back(userError("{}: {}", sources[i].name, messages[i]));
   return kernels;
 }
 

@@ -176,7 +176,7 @@ Result<void> Audit::resume(const std::string &folder, const Saved &saved,
     Record record;
     LMC_LET(bytes, records->read(&record, sizeof(record)));
     if (*bytes < sizeof(record))
-      return Error{fmt::format("{}: has less than was saved", logIn(folder))};
+      return userError("{}: has less than was saved", logIn(folder));
     s.texts.emplace(record.hash, record.document);
   }
   LMC_LET(log, File::openForAppending(logIn(folder), saved.texts * sizeof(Record)));

@@ -16,9 +16,8 @@ static Result<std::string> findFolder(const std::string &path,
     return **latest;
   if (!skipped.empty())
     return Error{skipped.front().fault};
-  return Error{fmt::format("{}: no checkpoint there (a folder with state.json, or a run with "
-                           "checkpoints/)",
-                           path)};
+  return userError("{}: no checkpoint there (a folder with state.json, or a run with checkpoints/)",
+                   path);
 }
 
 Result<CheckpointFolder> openCheckpoint(const std::string &path) {
@@ -32,9 +31,9 @@ Result<CheckpointFolder> openCheckpoint(const std::string &path) {
   try {
     checkpoint.run = runIdentityFromJson(checkpoint.state.run);
   } catch (const nlohmann::json::exception &) {
-    return Error{fmt::format("{}: its state.json does not describe the run; it is of another "
-                             "release: use the release that wrote it",
-                             *folder)};
+    return userError("{}: its state.json does not describe the run; it is of another release: use "
+                     "the release that wrote it",
+                     *folder);
   }
   return checkpoint;
 }
@@ -43,7 +42,7 @@ Result<RecordedFile> weightsOf(const CheckpointFolder &checkpoint) {
   for (const RecordedFile &file : checkpoint.files)
     if (file.path == checkpoint.path + "/" + kWeightsFile)
       return file;
-  return Error{fmt::format("{}: the checkpoint has no {}", checkpoint.path, kWeightsFile)};
+  return userError("{}: the checkpoint has no {}", checkpoint.path, kWeightsFile);
 }
 
 } // namespace lmc

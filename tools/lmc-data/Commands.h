@@ -43,7 +43,7 @@ void addParsedOption(Command &command, const std::string &name, const std::strin
       [name, parse, &target](const std::string &text) -> Result<void> {
         auto value = parse(text);
         if (!value)
-          return Error{fmt::format("{}={}: {}", name, text, value.error().message)};
+          return userError("{}={}: {}", name, text, value.error().message);
         target = std::move(*value);
         return {};
       },

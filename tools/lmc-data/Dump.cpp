@@ -91,8 +91,8 @@ private:
     } else {
       for (int32_t id : ids) {
         if (id < 0 || id > 255)
-          return Error{fmt::format("{}: id {} is no byte; give the tokenizer with --tokenizer",
-                                   options.path, id)};
+          return userError("{}: id {} is no byte; give the tokenizer with --tokenizer",
+                           options.path, id);
         text += static_cast<char>(id);
       }
     }

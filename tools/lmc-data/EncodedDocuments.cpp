@@ -68,9 +68,8 @@ Result<void> EncodedDocuments::finish() {
           errors[i] = done.error();
         spelled[i] = encoder.spelled() - before;
       } catch (const std::exception &thrown) { // such as std::bad_alloc
-        errors[i] = Error{
-            fmt::format("cannot encode its {} bytes: {}", waiting[i].text.size(), thrown.what()),
-            ExitCode::Failure};
+        errors[i] =
+            machineError("cannot encode its {} bytes: {}", waiting[i].text.size(), thrown.what());
       }
   };
   {

@@ -30,10 +30,9 @@ Result<void> exportCheckpoint(ExportArguments arguments) {
   for (const DamagedCheckpoint &newer : checkpoint->skipped)
     fmt::print(stderr, "warning: skipping the checkpoint {}: {}\n", newer.path, newer.fault);
   if (checkpoint->run.huggingfaceConfig.empty())
-    return Error{fmt::format("{}: the checkpoint cannot be exported: {}", checkpoint->path,
-                             checkpoint->run.notExportable.empty()
-                                 ? "its plan has no config.json"
-                                 : checkpoint->run.notExportable)};
+    return userError("{}: the checkpoint cannot be exported: {}", checkpoint->path,
+                     checkpoint->run.notExportable.empty() ? "its plan has no config.json"
+                                                           : checkpoint->run.notExportable);
 
   LMC_LET(weights, weightsOf(*checkpoint));
   LMC_TRY(verifyFiles({*weights}));
@@ -42,15 +41,15 @@ Result<void> exportCheckpoint(ExportArguments arguments) {
   std::vector<TensorView> tensors;
   for (const SafeTensorsFile::Entry &entry : (*header)->entries()) {
     if (!entry.dtype)
-      return Error{fmt::format("{}: '{}' is {}, which no model has", weights->path, entry.name,
-                               entry.storage)};
+      return userError("{}: '{}' is {}, which no model has", weights->path, entry.name,
+                       entry.storage);
     tensors.push_back({entry.name, *entry.dtype, entry.shape, nullptr, entry.bytes});
   }
   auto fetch = [&](size_t index, void *data) -> Result<void> {
     const SafeTensorsFile::Entry &entry = (*header)->entries()[index];
     LMC_LET(got, file->readAt(data, entry.bytes, entry.offset));
     if (*got < entry.bytes)
-      return Error{fmt::format("{}: it has become shorter", weights->path)};
+      return userError("{}: it has become shorter", weights->path);
     return {};
   };
   LMC_TRY(exportHuggingFace(arguments.output, checkpoint->run.huggingfaceConfig, tensors, fetch,
@@ -85,7 +84,7 @@ DataCommand addExportCommand(CommandLine &line) {
       [&options](const std::string &value) -> Result<void> {
         auto bytes = parseSize(value);
         if (!bytes)
-          return Error{fmt::format("--max-shard-size: {}", bytes.error().message)};
+          return userError("--max-shard-size: {}", bytes.error().message);
         options.maximumShardBytes = *bytes;
         return {};
       },

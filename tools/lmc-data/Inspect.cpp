@@ -50,8 +50,8 @@ struct Summary {
 
 Result<void> packDocuments(const TokenFile &file, uint64_t window, Summary &summary) {
   if (!file.hasDocuments())
-    return Error{fmt::format("{}: does not say where its documents start, which --best-fit needs",
-                             file.path())};
+    return userError("{}: does not say where its documents start, which --best-fit needs",
+                     file.path());
   // Makes up starts of documents as sums of lengths, because only the lengths matter.
   std::vector<uint64_t> starts;
   uint64_t end = 0;
@@ -117,9 +117,9 @@ Result<Summary> summarise(const TokenFile &file, std::optional<uint32_t> givenEo
     for (size_t i = 0; i < starts.size(); ++i) {
       uint64_t end = i + 1 < starts.size() ? starts[i + 1] : file.size();
       if (starts[i] > end || end > file.size())
-        return Error{fmt::format("{}: the table of documents is damaged at document {}; see: "
-                                 "lmc-data verify",
-                                 file.path(), i)};
+        return userError(
+            "{}: the table of documents is damaged at document {}; see: lmc-data verify",
+            file.path(), i);
       addDocument(starts[i], end);
     }
   } else if (!ends.empty()) {

@@ -299,24 +299,22 @@ Result<void> checkPaths(const PackOptions &options) {
   for (const std::string &output : {options.output, options.validation})
     for (const std::string &input : options.inputs)
       if (!output.empty() && fs::equivalent(input, output, ignored))
-        return Error{
-            fmt::format("{}: is both input and output; give --output another name", output)};
+        return userError("{}: is both input and output; give --output another name", output);
   for (const std::string &input : options.inputs)
     if (!options.anew.value_or(true) && !canReadAgain(input))
-      return Error{
-          fmt::format("{}: cannot be resumed, because what was read of it is gone; save it "
-                      "to a file first, or give --resume=none",
-                      nameOfInput(input))};
+      return userError("{}: cannot be resumed, because what was read of it is gone; save it to a "
+                       "file first, or give --resume=none",
+                       nameOfInput(input));
   if (options.validation.empty())
     return {};
   if (options.validation == options.output ||
       fs::equivalent(options.validation, options.output, ignored))
-    return Error{fmt::format("{}: --output and --validation are the same file", options.output)};
+    return userError("{}: --output and --validation are the same file", options.output);
   for (const std::string &input : options.inputs)
     if (!canReadAgain(input))
-      return Error{fmt::format("{}: cannot be read twice, as --validation needs to split it; save "
-                               "it to a file first",
-                               nameOfInput(input))};
+      return userError(
+          "{}: cannot be read twice, as --validation needs to split it; save it to a file first",
+          nameOfInput(input));
   return {};
 }
 
@@ -346,7 +344,7 @@ Result<Packing> prepare(const PackOptions &options) {
                             : options.special ? "--special-tokens"
                             : options.bos     ? "--bos"
                                               : nullptr)
-      return Error{fmt::format("{} needs --tokenizer: without it a token is a byte", given)};
+      return userError("{} needs --tokenizer: without it a token is a byte", given);
     packing.borders.between = 0;
     if (options.eod && *options.eod != "none") {
       auto id = parseNumber("--eod", *options.eod, 0, 65535);
@@ -587,8 +585,8 @@ private:
         readInputs(options.inputs, stamps, options.documents, "measuring documents", measuring));
     uint64_t total = std::accumulate(measured.lengths.begin(), measured.lengths.end(), uint64_t(0));
     if (total < 2)
-      return Error{fmt::format("{}: {} bytes of text, nothing to share with a validation file",
-                               options.inputs[0], total)};
+      return userError("{}: {} bytes of text, nothing to share with a validation file",
+                       options.inputs[0], total);
     split = splitOf(measured.lengths, total, options.validationFraction.value_or(0.05));
     return {};
   }
@@ -717,7 +715,7 @@ DataCommand addPackCommand(CommandLine &line) {
       [=](const std::string &value) -> Result<void> {
         auto mode = parseSpecialTokens(value);
         if (!mode)
-          return Error{fmt::format("--special-tokens={}", mode.error().message)};
+          return userError("--special-tokens={}", mode.error().message);
         options->special = *mode;
         return {};
       },

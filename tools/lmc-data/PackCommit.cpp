@@ -49,7 +49,7 @@ Result<std::optional<FinishedPack>> completePack(PartialFolder &folder) {
       if (identityOf(each.at(0)) == each.at(2)) // not yet renamed
         renames.push_back({each.at(0), each.at(1)});
   } catch (const nlohmann::json::exception &) {
-    return Error{fmt::format("{}: is damaged; remove the folder to write the files again", path)};
+    return userError("{}: is damaged; remove the folder to write the files again", path);
   }
   LMC_TRY(publish(renames));
   LMC_TRY(folder.empty());

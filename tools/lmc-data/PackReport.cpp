@@ -123,10 +123,9 @@ Result<void> PackReport::checkStrict() const {
       faults.push_back(item.text + item.places.example());
   if (faults.empty())
     return {};
-  return Error{fmt::format("{}: not written, because of --strict: {}; mend or remove these "
-                           "documents, or pack without --strict, which lists more of them in "
-                           "{}.audit.json",
-                           files[0].path, fmt::join(faults, "; "), files[0].path)};
+  return userError("{}: not written, because of --strict: {}; mend or remove these documents, or "
+                   "pack without --strict, which lists more of them in {}.audit.json",
+                   files[0].path, fmt::join(faults, "; "), files[0].path);
 }
 
 } // namespace lmc

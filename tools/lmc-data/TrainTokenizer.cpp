@@ -39,24 +39,24 @@ private:
 
 Result<void> train(const TrainOptions &options) {
   if (options.action != "train")
-    return Error{fmt::format("unknown action '{}'; the only one is: lmc-data tokenizer train",
-                             options.action)};
+    return userError("unknown action '{}'; the only one is: lmc-data tokenizer train",
+                     options.action);
   if (options.output.empty())
     return Error{"no --output given; see: lmc-data tokenizer --help"};
   const std::string file = options.output + "/tokenizer.json",
                     beside = options.output + "/tokenizer_config.json";
   for (const std::string &path : {file, beside})
     if (exists(path))
-      return Error{fmt::format("{}: exists already; give --output another folder", path)};
+      return userError("{}: exists already; give --output another folder", path);
   if (Result<void> good = BpeTrainer::checkEndOfText(options.endOfText); !good)
-    return Error{fmt::format("--eod: {}", good.error().message)};
+    return userError("--eod: {}", good.error().message);
   BpeTrainer trainer;
   Feeder feeder(trainer);
   LMC_LET(inputs, findInputs(options.inputs, options.documents));
   LMC_TRY(readInputs(*inputs, stampsOf(*inputs), options.documents, "counting words", feeder));
   auto trained = trainer.train(options.size, options.endOfText);
   if (!trained)
-    return Error{fmt::format("{}: {}", options.inputs[0], trained.error().message)};
+    return userError("{}: {}", options.inputs[0], trained.error().message);
   const nlohmann::ordered_json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                                          {"bos_token", nullptr},
                                          {"eos_token", options.endOfText}};

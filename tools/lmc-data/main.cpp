@@ -19,8 +19,7 @@ static Result<void> runCaught(const DataCommand &command) {
   try {
     LMC_TRY(command.run());
     if (std::fflush(stdout) != 0)
-      return Error{fmt::format("cannot write the report: {}", std::strerror(errno)),
-                   ExitCode::Failure};
+      return machineError("cannot write the report: {}", std::strerror(errno));
     return {};
   } catch (const std::bad_alloc &) {
     return Error{"out of memory", ExitCode::Failure};

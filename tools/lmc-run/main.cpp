@@ -124,7 +124,7 @@ static void addOptions(CommandLine &line, ProgramOptions &options, OtherOptions 
       [&options](const std::string &text) -> Result<void> {
         options.tolerance = parseDouble(text).value_or(0);
         if (!(options.tolerance > 0) || std::isinf(options.tolerance))
-          return Error{fmt::format("--tolerance={}: must be a number above 0, as 1e-4", text)};
+          return userError("--tolerance={}: must be a number above 0, as 1e-4", text);
         return {};
       },
       "how far results may be off with --compare-commands, relative (default: 1e-9 in f64, 1e-4 in "
@@ -172,9 +172,9 @@ static void addOptions(CommandLine &line, ProgramOptions &options, OtherOptions 
 static Result<void> check(const ProgramOptions &options, const OtherOptions &other) {
   const std::string &gemm = other.gemm;
   if (gemm != "default" && gemm != "measure")
-    return Error{fmt::format("--gemm={}: must be default or measure", gemm)};
+    return userError("--gemm={}: must be default or measure", gemm);
   if (options.collectives != "nccl" && options.collectives != "host")
-    return Error{fmt::format("--collectives={}: must be nccl or host", options.collectives)};
+    return userError("--collectives={}: must be nccl or host", options.collectives);
   if (options.preflight && (options.bench > 0 || options.eval || !options.dumpLogits.empty()))
     return Error{"--preflight only measures links; leave out --bench, --eval and --dump-logits"};
   if (options.check &&

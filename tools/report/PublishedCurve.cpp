@@ -56,9 +56,9 @@ Result<PublishedCurve> readPublishedCurve(const std::string &path) {
           lossColumn = i;
       }
       if (tokensColumn == std::string_view::npos || lossColumn == std::string_view::npos)
-        return Error{fmt::format("{}:1: the header has no columns tokens and loss; begin the file "
-                                 "with the line tokens,loss",
-                                 path)};
+        return userError("{}:1: the header has no columns tokens and loss; begin the file with the "
+                         "line tokens,loss",
+                         path);
       continue;
     }
     if (fields.size() == 1 && fields[0].empty())
@@ -66,17 +66,14 @@ Result<PublishedCurve> readPublishedCurve(const std::string &path) {
     double tokens = 0, loss = 0;
     if (fields.size() <= std::max(tokensColumn, lossColumn) ||
         !readFinite(fields[tokensColumn], tokens) || !readFinite(fields[lossColumn], loss))
-      return Error{
-          fmt::format("{}:{}: not two numbers, tokens and loss, as in 1e9,3.25", path, number)};
+      return userError("{}:{}: not two numbers, tokens and loss, as in 1e9,3.25", path, number);
     if (tokens <= lastTokens)
-      return Error{
-          fmt::format("{}:{}: tokens do not rise; sort the lines by tokens", path, number)};
+      return userError("{}:{}: tokens do not rise; sort the lines by tokens", path, number);
     lastTokens = tokens;
     curve.line.add({static_cast<double>(++points), tokens, 0}, loss);
   }
   if (curve.line.empty())
-    return Error{
-        fmt::format("{}: has no points; give lines with tokens and loss below the header", path)};
+    return userError("{}: has no points; give lines with tokens and loss below the header", path);
   return curve;
 }
 

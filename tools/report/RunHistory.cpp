@@ -78,12 +78,11 @@ RunHistory::RunHistory(const std::string &folder)
 Result<RunHistory> RunHistory::open(const std::string &folder) {
   std::error_code failed;
   if (!std::filesystem::is_directory(folder, failed))
-    return Error{
-        fmt::format("{}: no such folder; give the folder of a run (lmc-run --out=FOLDER)", folder)};
+    return userError("{}: no such folder; give the folder of a run (lmc-run --out=FOLDER)", folder);
   if (!exists(folder + "/metrics.jsonl"))
-    return Error{fmt::format("{}: has no metrics.jsonl; give the folder of a run (lmc-run "
-                             "--out=FOLDER) that has begun to train",
-                             folder)};
+    return userError("{}: has no metrics.jsonl; give the folder of a run (lmc-run --out=FOLDER) "
+                     "that has begun to train",
+                     folder);
   return RunHistory(folder);
 }
 

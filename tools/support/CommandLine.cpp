@@ -248,8 +248,7 @@ Result<uint64_t> parseNumber(const std::string &option, const std::string &text,
   uint64_t value = 0;
   auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (failure != std::errc() || end != text.data() + text.size() || value < least || value > most)
-    return Error{
-        fmt::format("{}={}: expected a whole number from {} to {}", option, text, least, most)};
+    return userError("{}={}: expected a whole number from {} to {}", option, text, least, most);
   return value;
 }
 

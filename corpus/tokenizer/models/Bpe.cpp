@@ -80,8 +80,7 @@ Result<void> Bpe::initialize() {
   for (size_t rank = 0; rank < options.merges.size(); ++rank) {
     const auto &[left, right] = options.merges[rank];
     const auto fail = [&](const std::string &what) {
-      return Error{
-          fmt::format("the merge of {} and {}: {}", inQuotes(left), inQuotes(right), what)};
+      return userError("the merge of {} and {}: {}", inQuotes(left), inQuotes(right), what);
     };
     for (const std::string &piece : {left, right})
       if (!ids.contains(piece))
@@ -162,15 +161,15 @@ Result<void> Bpe::appendCharacters(std::string_view word, const IdSet *forbidden
       }
     }
     if (!options.unknown && isForbidden)
-      return Error{fmt::format("the text has {}, whose only token is the special token of id {}; "
-                               "--special-tokens=parse makes that of it",
-                               inQuotes(character), id)};
+      return userError("the text has {}, whose only token is the special token of id {}; "
+                       "--special-tokens=parse makes that of it",
+                       inQuotes(character), id);
     if (!options.unknown)
       continue;
     if (unknownId == kNoId)
-      return Error{fmt::format("the character {} is unknown, and the vocabulary does not have its "
-                               "unk_token {}",
-                               inQuotes(character), inQuotes(*options.unknown))};
+      return userError(
+          "the character {} is unknown, and the vocabulary does not have its unk_token {}",
+          inQuotes(character), inQuotes(*options.unknown));
     if (!options.fuseUnknown)
       flush();
     ++pending;

@@ -151,17 +151,15 @@ Result<void> BpeTrainer::checkEndOfText(const std::string &endOfText) {
   else if (std::find(characters.begin(), characters.end(), endOfText) != characters.end())
     why = "it is the character of a byte";
   if (why)
-    return Error{
-        fmt::format("{} cannot end documents: {}", inQuotes(replaceInvalidUtf8(endOfText)), why)};
+    return userError("{} cannot end documents: {}", inQuotes(replaceInvalidUtf8(endOfText)), why);
   return {};
 }
 
 Result<BpeTrainer::Trained> BpeTrainer::train(uint32_t size, const std::string &endOfText) const {
   LMC_TRY(checkEndOfText(endOfText));
   if (size < 257)
-    return Error{fmt::format("a vocabulary of {} tokens is too small: one is special, and 256 are "
-                             "the bytes",
-                             size)};
+    return userError(
+        "a vocabulary of {} tokens is too small: one is special, and 256 are the bytes", size);
   if (words.empty())
     return Error{"the text has no words"};
   // The order of the bytes is that of the characters that stand for them.

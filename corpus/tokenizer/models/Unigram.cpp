@@ -45,7 +45,7 @@ private:
   std::array<uint32_t, 256> byteIds;
 
   static Error unknownText(std::string_view text) {
-    return Error{fmt::format("{} is unknown, and the model has no unk_id", inQuotes(text))};
+    return userError("{} is unknown, and the model has no unk_id", inQuotes(text));
   }
   Result<void> appendPiece(std::string_view text, const IdSet *forbidden,
                            std::vector<uint32_t> &ids) const;
@@ -135,7 +135,7 @@ Result<void> Unigram::encode(std::string_view word, const IdSet *forbidden,
 
 Result<std::unique_ptr<Model>> makeUnigram(UnigramOptions options) {
   if (options.unknown && *options.unknown >= options.pieces.size())
-    return Error{fmt::format("unk_id {} is not in the vocabulary", *options.unknown)};
+    return userError("unk_id {} is not in the vocabulary", *options.unknown);
   return std::unique_ptr<Model>(std::make_unique<Unigram>(std::move(options)));
 }
 

@@ -39,7 +39,7 @@ Result<Charsmap> Charsmap::parse(std::string_view blob) {
                           ? value(unit) < map.replacements.size()
                           : (child | 0xff) < map.units.size() && (!hasLeaf(unit) || isValue(child));
     if (!good)
-      return Error{fmt::format("node {} of the trie is damaged", node)};
+      return userError("node {} of the trie is damaged", node);
   }
   return map;
 }

@@ -112,9 +112,9 @@ Result<void> Rendezvous::connect() {
 
 Result<void> Rendezvous::greet() {
   const auto foreign = [&] {
-    return Error{fmt::format("what listens at {} port {} is not rank 0 of this run: give all ranks "
-                             "rank 0's host and another port (--master-port, or LMC_PORT)",
-                             options.address, options.port)};
+    return userError("what listens at {} port {} is not rank 0 of this run: give all ranks rank "
+                     "0's host and another port (--master-port, or LMC_PORT)",
+                     options.address, options.port);
   };
   socket.setTimeout(std::min(options.join, Milliseconds(5000)));
   try {
@@ -123,8 +123,8 @@ Result<void> Rendezvous::greet() {
         !challenge.contains("lmc"))
       return foreign();
     if (challenge.at("lmc") != kRendezvousProtocol)
-      return Error{fmt::format("rank 0 on {} runs another release of lmc-run than rank {} on {}",
-                               options.address, options.rank, host)};
+      return userError("rank 0 on {} runs another release of lmc-run than rank {} on {}",
+                       options.address, options.rank, host);
     const std::string nonce = challenge.at("nonce");
     json hello = {{"lmc", kRendezvousProtocol},
                   {"nonce", RendezvousHub::newNonce()},
@@ -138,9 +138,9 @@ Result<void> Rendezvous::greet() {
     if (answer.contains("refused"))
       return Error{answer.at("refused").get<std::string>()};
     if (answer.at("proof") != rendezvousProof(options.secret, Side::Hub, nonce, hello))
-      return Error{fmt::format("rank 0 at {} port {} does not know the secret of rank {}: give all "
-                               "ranks the same --secret-file",
-                               options.address, options.port, options.rank)};
+      return userError("rank 0 at {} port {} does not know the secret of rank {}: give all ranks "
+                       "the same --secret-file",
+                       options.address, options.port, options.rank);
     return {};
   } catch (const json::exception &) {
     return foreign();

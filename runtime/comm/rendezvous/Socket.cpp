@@ -109,7 +109,7 @@ Socket::~Socket() {
 Result<Socket> Socket::listenAt(const std::string &host, int port) {
   auto addresses = resolve(host, port);
   if (!addresses)
-    return Error{fmt::format("cannot find the address of {}: {}", host, addresses.error().message)};
+    return userError("cannot find the address of {}: {}", host, addresses.error().message);
   const Address &address = addresses->front();
   Socket socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int on = 1;
@@ -117,16 +117,15 @@ Result<Socket> Socket::listenAt(const std::string &host, int port) {
       ::bind(socket.fd, address.get(), address.bytes) != 0 || ::listen(socket.fd, 128) != 0) {
     const int failed = errno;
     if (failed == EADDRINUSE)
-      return Error{fmt::format("port {} of {} is taken by another process, perhaps another run: "
-                               "give all ranks another port (--master-port, or LMC_PORT)",
-                               port, host)};
+      return userError("port {} of {} is taken by another process, perhaps another run: give all "
+                       "ranks another port (--master-port, or LMC_PORT)",
+                       port, host);
     if (failed == EADDRNOTAVAIL)
-      return Error{fmt::format("rank 0 runs on this machine, which does not have the address {} of "
-                               "{}: give all ranks the name or address of this machine "
-                               "(--master-addr, or MASTER_ADDR)",
-                               address.text(), host)};
-    return Error{fmt::format("cannot wait for ranks at {} port {}: {}", host, port, reason(failed)),
-                 ExitCode::Failure};
+      return userError(
+          "rank 0 runs on this machine, which does not have the address {} of {}: give all ranks "
+          "the name or address of this machine (--master-addr, or MASTER_ADDR)",
+          address.text(), host);
+    return machineError("cannot wait for ranks at {} port {}: {}", host, port, reason(failed));
   }
   return socket;
 }
@@ -142,7 +141,7 @@ Result<Socket> Socket::connectTo(const std::string &host, int port, const std::s
       Socket socket(
           ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
       if (!socket.isOpen())
-        return Error{fmt::format("cannot open a socket: {}", reason(errno)), ExitCode::Failure};
+        return machineError("cannot open a socket: {}", reason(errno));
       if (!from.empty()) {
         auto own = resolve(from, 0);
         if (!own || ::bind(socket.fd, own->front().get(), own->front().bytes) != 0) {
@@ -175,7 +174,7 @@ Result<Socket> Socket::connectTo(const std::string &host, int port, const std::s
 Result<std::pair<Socket, Socket>> Socket::connectedPair() {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-    return Error{fmt::format("cannot open a socket: {}", reason(errno)), ExitCode::Failure};
+    return machineError("cannot open a socket: {}", reason(errno));
   return std::pair(Socket(ends[0]), Socket(ends[1]));
 }
 
@@ -268,8 +267,7 @@ Result<int> freePort() {
 Result<Interface> findInterface(const std::string &nameOrAddress) {
   ifaddrs *all = nullptr;
   if (::getifaddrs(&all) != 0)
-    return Error{fmt::format("cannot list the network interfaces: {}", reason(errno)),
-                 ExitCode::Failure};
+    return machineError("cannot list the network interfaces: {}", reason(errno));
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(all, ::freeifaddrs);
   std::string known;
   for (int family : {AF_INET, AF_INET6}) // IPv4 comes first, because most clusters use it
@@ -283,7 +281,7 @@ Result<Interface> findInterface(const std::string &nameOrAddress) {
         return Interface{each->ifa_name, address};
       known += fmt::format("{}{} ({})", known.empty() ? "" : ", ", each->ifa_name, address);
     }
-  return Error{fmt::format("--interface={}: this machine has {}", nameOrAddress, known)};
+  return userError("--interface={}: this machine has {}", nameOrAddress, known);
 }
 
 } // namespace lmc

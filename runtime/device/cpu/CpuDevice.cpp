@@ -127,8 +127,7 @@ Result<void> CpuDevice::load(const PlanFile &file) {
   // Modules come first: a plan that cannot run here then takes no memory.
   for (const auto *module : *file->modules()) {
     if (module->image()->size() == 0)
-      return Error{
-          fmt::format("{}: the plan's kernels have no code; compile it again", file.path())};
+      return userError("{}: the plan's kernels have no code; compile it again", file.path());
     auto loaded = CpuModule::load(*module);
     if (!loaded)
       return Error{fmt::format("{}: {}", file.path(), loaded.error().message), loaded.error().code};
@@ -137,7 +136,7 @@ Result<void> CpuDevice::load(const PlanFile &file) {
   for (const auto *kernel : *file->kernels()) {
     auto entry = modules[kernel->module_()]->find(kernel->entry()->str());
     if (!entry)
-      return Error{fmt::format("{}: {}", file.path(), entry.error().message)};
+      return userError("{}: {}", file.path(), entry.error().message);
     resolver.entries.push_back(*entry);
   }
   LMC_TRY(resolver.memory.allocate(file));
@@ -198,8 +197,7 @@ template <typename Ended> Result<void> CpuDevice::run(Executable &executable, En
   } catch (const CommandFailed &failed) {
     outcome = Error{fmt::format("{}: {}", plan::placeOf(function, at), failed.what()), failed.code};
   } catch (const std::exception &thrown) {
-    outcome = Error{fmt::format("{} failed: {}", plan::placeOf(function, at), thrown.what()),
-                    ExitCode::Failure};
+    outcome = machineError("{} failed: {}", plan::placeOf(function, at), thrown.what());
   }
   return synchronize();
 }

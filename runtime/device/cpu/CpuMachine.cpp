@@ -64,8 +64,8 @@ Result<void> checkKernelSet() {
     names.push_back(set->name);
   if (std::find(names.begin(), names.end(), wanted) != names.end())
     return {};
-  return Error{fmt::format("LMC_CPU_ISA={}: the CPU's kernels exist for {} here", wanted,
-                           fmt::join(names, ", "))};
+  return userError("LMC_CPU_ISA={}: the CPU's kernels exist for {} here", wanted,
+                   fmt::join(names, ", "));
 }
 
 int threadCount(int requested) {

@@ -14,22 +14,19 @@ namespace lmc::cpu {
 Result<std::unique_ptr<CpuModule>> CpuModule::load(const plan::Module &module) {
   const std::string target = module.target()->str();
   if (target.rfind("cpu", 0) != 0)
-    return Error{fmt::format("a module of the plan is for '{}', not for a CPU; compile for "
-                             "--target=cpu",
-                             target)};
+    return userError("a module of the plan is for '{}', not for a CPU; compile for --target=cpu",
+                     target);
   if (module.features())
     for (const auto *feature : *module.features())
       if (!hasFeature(feature->string_view()))
-        return Error{fmt::format("the plan was compiled for '{}' and needs the CPU feature '{}', "
-                                 "which this machine ({}) lacks; compile it again here with "
-                                 "--set target.cpu=native",
-                                 target, feature->str(), processorName())};
+        return userError(
+            "the plan was compiled for '{}' and needs the CPU feature '{}', which this machine "
+            "({}) lacks; compile it again here with --set target.cpu=native",
+            target, feature->str(), processorName());
 
   int file = memfd_create("lmc-module", MFD_CLOEXEC);
   if (file < 0)
-    return Error{
-        fmt::format("cannot create memory for a module of the plan: {}", std::strerror(errno)),
-        ExitCode::Failure};
+    return machineError("cannot create memory for a module of the plan: {}", std::strerror(errno));
   const uint8_t *image = module.image()->data();
   size_t left = module.image()->size();
   while (left > 0) {
@@ -39,9 +36,7 @@ Result<std::unique_ptr<CpuModule>> CpuModule::load(const plan::Module &module) {
     if (written <= 0) {
       int reason = errno;
       close(file);
-      return Error{
-          fmt::format("cannot store a module of the plan in memory: {}", std::strerror(reason)),
-          ExitCode::Failure};
+      return machineError("cannot store a module of the plan in memory: {}", std::strerror(reason));
     }
     image += written;
     left -= size_t(written);
@@ -52,9 +47,8 @@ Result<std::unique_ptr<CpuModule>> CpuModule::load(const plan::Module &module) {
   if (!handle) {
     const char *reason = dlerror();
     close(file);
-    return Error{fmt::format("a module of the plan for '{}' does not load ({}); compile the plan "
-                             "again",
-                             target, reason ? reason : "unknown reason")};
+    return userError("a module of the plan for '{}' does not load ({}); compile the plan again",
+                     target, reason ? reason : "unknown reason");
   }
   return std::unique_ptr<CpuModule>(new CpuModule(handle, file));
 }
@@ -67,8 +61,7 @@ CpuModule::~CpuModule() {
 Result<KernelEntry> CpuModule::find(const std::string &entry) const {
   void *symbol = dlsym(handle, entry.c_str());
   if (!symbol)
-    return Error{
-        fmt::format("a module of the plan has no kernel '{}'; compile the plan again", entry)};
+    return userError("a module of the plan has no kernel '{}'; compile the plan again", entry);
   return reinterpret_cast<KernelEntry>(symbol);
 }
 

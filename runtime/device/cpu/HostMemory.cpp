@@ -45,8 +45,7 @@ Result<std::unique_ptr<HostBuffer>> PlainBuffer::allocate(uint64_t bytes) {
   try {
     buffer->storage.resize(bytes);
   } catch (const std::bad_alloc &) {
-    return Error{fmt::format("not enough memory for a host buffer of {} bytes", bytes),
-                 ExitCode::Failure};
+    return machineError("not enough memory for a host buffer of {} bytes", bytes);
   }
   buffer->start = buffer->storage.data();
   buffer->size = bytes;

@@ -723,7 +723,7 @@ Result<bool> CudaDevice::initialize(int index, const HeldPart &part, uint64_t se
   if (how->kind() == plan::InitializerKind::CopyOf) {
     const int source = how->source() ? file->findVariable(how->source()->string_view()) : -1;
     if (source < 0)
-      return Error{fmt::format("plan: variable '{}' is a copy of no variable of the plan", name)};
+      return userError("plan: variable '{}' is a copy of no variable of the plan", name);
     arguments.push_back(addressOf(
         *plan->slices()->Get(plan->variables()->Get(uint32_t(source))->slice())));
   }

@@ -101,8 +101,8 @@ Result<Encoded> Encoder::encode(const plan::Command &command) const {
   if (const plan::Copy *op = command.body_as_Copy())
     return copy(*op);
   if (plan::launchesOf(command).empty())
-    return Error{fmt::format("a command of the plan has no kernels ({})",
-                             command.source() ? command.source()->str() : "")};
+    return userError("a command of the plan has no kernels ({})",
+                     command.source() ? command.source()->str() : "");
   if (plan::hasTwoWays(command))
     return inOneOfTwoWays(command);
   return launches(command);

@@ -30,13 +30,12 @@ Result<Gpu> Gpu::open(const Driver &driver, int index) {
   LMC_CUDA(driver, cuDeviceGetCount(&count), "count the GPUs");
   if (index < 0 || index >= count) {
     const char *visible = std::getenv("CUDA_VISIBLE_DEVICES");
-    return Error{fmt::format("--device={}: there is no such GPU; {} ({})", index,
-                             count == 0   ? "there is no GPU"
-                             : count == 1 ? "there is one GPU, number 0"
-                                          : fmt::format("the GPUs have the numbers 0 to {}",
-                                                        count - 1),
-                             visible ? fmt::format("CUDA_VISIBLE_DEVICES={}", visible)
-                                     : "CUDA_VISIBLE_DEVICES is not set")};
+    return userError("--device={}: there is no such GPU; {} ({})", index,
+                     count == 0   ? "there is no GPU"
+                     : count == 1 ? "there is one GPU, number 0"
+                                  : fmt::format("the GPUs have the numbers 0 to {}", count - 1),
+                     visible ? fmt::format("CUDA_VISIBLE_DEVICES={}", visible)
+                             : "CUDA_VISIBLE_DEVICES is not set");
   }
   CUdevice device = 0;
   LMC_CUDA(driver, cuDeviceGet(&device, index), fmt::format("open GPU {}", index));
@@ -70,9 +69,9 @@ Result<Gpu> Gpu::open(const Driver &driver, int index) {
 Result<void> Gpu::requireArchitecture(const std::string &architecture) const {
   if (runsOn(architecture, major, minor))
     return {};
-  return Error{fmt::format("the plan is for {}, and the GPU ({}) is an sm_{}{}; compile with "
-                           "--target=cuda:sm_{}{}{}",
-                           architecture, name, major, minor, major, minor, major == 9 ? "a" : "")};
+  return userError(
+      "the plan is for {}, and the GPU ({}) is an sm_{}{}; compile with --target=cuda:sm_{}{}{}",
+      architecture, name, major, minor, major, minor, major == 9 ? "a" : "");
 }
 
 Result<void> Gpu::use() const {

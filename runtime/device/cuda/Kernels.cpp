@@ -10,8 +10,7 @@ namespace lmc::cuda {
 Result<void> Kernels::load(const Driver &driver, const PlanFile &file) {
   for (const auto *module : *file->modules()) {
     if (module->image()->size() == 0)
-      return Error{
-          fmt::format("{}: the plan's kernels have no code; compile it again", file.path())};
+      return userError("{}: the plan's kernels have no code; compile it again", file.path());
     // The code is copied, because it must start at a multiple of 8, and in a plan it may not.
     std::vector<uint64_t> image((module->image()->size() + 7) / 8);
     std::memcpy(image.data(), module->image()->data(), module->image()->size());
@@ -19,10 +18,10 @@ Result<void> Kernels::load(const Driver &driver, const PlanFile &file) {
     const CUresult result = driver.cuModuleLoadDataEx(&loaded, image.data(), 0, nullptr, nullptr);
     if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_IMAGE ||
         result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION)
-      return Error{fmt::format("{}: code for {} does not load: {}; the driver supports CUDA {}.{}, "
-                               "and the plan may come from a newer one",
-                               file.path(), module->target()->str(), driver.text(result),
-                               driver.version / 1000, driver.version % 1000 / 10)};
+      return userError("{}: code for {} does not load: {}; the driver supports CUDA {}.{}, and the "
+                       "plan may come from a newer one",
+                       file.path(), module->target()->str(), driver.text(result),
+                       driver.version / 1000, driver.version % 1000 / 10);
     LMC_TRY(driver.check(result, fmt::format("load the code of {}", file.path())));
     modules.emplace_back(driver, loaded);
   }
@@ -37,7 +36,7 @@ Result<void> Kernels::load(const Driver &driver, const PlanFile &file) {
     const auto &image = *file->modules()->Get(planned->module_())->image();
     kernel.code = XXH64(image.data(), image.size(), 0);
     if (!planned->grid())
-      return Error{fmt::format("{}: kernel '{}' has no grid", file.path(), kernel.name)};
+      return userError("{}: kernel '{}' has no grid", file.path(), kernel.name);
     for (uint32_t i = 0; i < 3; ++i)
       kernel.grid[i] = planned->grid()->Get(i);
     kernel.threads = planned->threads();

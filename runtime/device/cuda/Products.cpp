@@ -127,11 +127,10 @@ Result<void> Product::layout(cublasLtMatrixLayout_t &made, plan::DType dtype, ui
 Result<void> Product::describe(const ProductShape &of) {
   described = of;
   if (described.hasBias && described.bias != described.output)
-    return Error{fmt::format(
-        "cannot {}: cuBLASLt adds a bias only in the result's dtype, and the "
-        "plan has a bias in {} and a result in {}; compile the plan again: this "
-        "version of lmc converts such a bias",
-        text(), plan::EnumNameDType(described.bias), plan::EnumNameDType(described.output))};
+    return userError(
+        "cannot {}: cuBLASLt adds a bias only in the result's dtype, and the plan has a bias in {} "
+        "and a result in {}; compile the plan again: this version of lmc converts such a bias",
+        text(), plan::EnumNameDType(described.bias), plan::EnumNameDType(described.output));
   const bool wide = described.input == plan::DType::F64;
   LMC_TRY(check(library.cublasLtMatmulDescCreate(
       &operation, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, wide ? CUDA_R_64F : CUDA_R_32F)));

@@ -352,9 +352,8 @@ Result<void> SimtCommand::run(Contents &contents, size_t way) {
     // What scatter_add moves depends on its ids: ScatterAddTest.cpp counts it.
     if (command.name != "scatter_add" &&
         (read > kernel.bytes.read || written > kernel.bytes.written))
-      return Error{fmt::format("{} reads {} bytes, and says {}, and writes {}, and says {}",
-                               kernel.name, read, kernel.bytes.read, written,
-                               kernel.bytes.written)};
+      return userError("{} reads {} bytes, and says {}, and writes {}, and says {}", kernel.name,
+                       read, kernel.bytes.read, written, kernel.bytes.written);
     moved[i] = std::max(moved[i],
                         double(read + written) / double(kernel.bytes.read + kernel.bytes.written));
   }

@@ -27,9 +27,9 @@ static Result<std::string> parseSeparator(const std::string &text) {
       separator += static_cast<char>(std::stoi(std::string(rest.substr(1, 2)), nullptr, 16));
       i += 3;
     } else {
-      return Error{fmt::format(
+      return userError(
           "unknown escape at character {}; \\f \\n \\r \\t \\0 \\\\ and \\xHH are understood",
-          i + 1)};
+          i + 1);
     }
   }
   Utf8Checker utf8; // a partial character could match inside another character

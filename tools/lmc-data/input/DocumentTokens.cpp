@@ -26,7 +26,7 @@ Result<Answer> answerOf(const Tokenizer &tokenizer, const std::string &place,
                         const std::string &text) {
   if (auto id = tokenizer.idOf(text))
     return Answer{true, id};
-  return Error{fmt::format("{}: the tokenizer has no token '{}'", place, text)};
+  return userError("{}: the tokenizer has no token '{}'", place, text);
 }
 
 Result<Answer> answerOfUser(const Tokenizer &tokenizer, const char *option,
@@ -36,8 +36,8 @@ Result<Answer> answerOfUser(const Tokenizer &tokenizer, const char *option,
   if (text.find_first_not_of("0123456789") != text.npos || text.empty())
     return answerOf(tokenizer, option, text);
   if (text.size() > 9 || std::stoul(text) >= tokenizer.vocabulary())
-    return Error{fmt::format("{}={}: is beyond the vocabulary of {} ids", option, text,
-                             tokenizer.vocabulary())};
+    return userError("{}={}: is beyond the vocabulary of {} ids", option, text,
+                     tokenizer.vocabulary());
   return Answer{true, static_cast<uint32_t>(std::stoul(text))};
 }
 
@@ -61,8 +61,7 @@ Result<Answer> answerOfFiles(const Tokenizer &tokenizer, const std::string &fold
     if (token->is_null())
       return Answer{true, std::nullopt};
     if (!token->is_string())
-      return Error{
-          fmt::format("{}: {}: expected a token, found {}", path, key, token->type_name())};
+      return userError("{}: {}: expected a token, found {}", path, key, token->type_name());
     return answerOf(tokenizer, path + ": " + key, token->get<std::string>());
   }
   return Answer{};
@@ -90,13 +89,13 @@ Result<DocumentTokens> documentTokens(const Tokenizer &tokenizer, const std::str
   if (!begin->given && (!tokenizer.before().empty() || hasConfig))
     begin->given = true;
   if (!end->given || (!eod && !end->id))
-    return Error{fmt::format("{}: nothing says which token ends a document; give --eod=TOKEN, "
-                             "--eod=ID or --eod=none",
-                             path)};
+    return userError(
+        "{}: nothing says which token ends a document; give --eod=TOKEN, --eod=ID or --eod=none",
+        path);
   if (!begin->given)
-    return Error{fmt::format("{}: nothing says which token begins a document; give --bos=TOKEN, "
-                             "--bos=ID or --bos=none",
-                             path)};
+    return userError(
+        "{}: nothing says which token begins a document; give --bos=TOKEN, --bos=ID or --bos=none",
+        path);
 
   DocumentTokens tokens;
   if (!begin->stops)

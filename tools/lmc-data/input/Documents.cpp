@@ -15,10 +15,9 @@ namespace lmc {
 namespace {
 
 Error notUtf8(const std::string &path, uint64_t position, const std::string &what) {
-  return Error{
-      fmt::format("{}: {} at byte {} of the text is not UTF-8; convert the text, for example "
-                  "with: iconv -f latin1 -t utf-8, or give --invalid-utf8=replace",
-                  path, what, position)};
+  return userError("{}: {} at byte {} of the text is not UTF-8; convert the text, for example "
+                   "with: iconv -f latin1 -t utf-8, or give --invalid-utf8=replace",
+                   path, what, position);
 }
 
 // Returns the number of bytes of an incomplete character at the end of `text`; 0: there is none.
@@ -60,9 +59,9 @@ std::string replaceLoneSurrogates(std::string line) {
 }
 
 Error tooLong(const std::string &place, const DocumentOptions &options, const char *advice) {
-  return Error{fmt::format("{}: the document here is longer than {} MiB, the most that a tokenizer "
-                           "encodes at once; {}",
-                           place, options.maximumBytes >> 20, advice)};
+  return userError(
+      "{}: the document here is longer than {} MiB, the most that a tokenizer encodes at once; {}",
+      place, options.maximumBytes >> 20, advice);
 }
 
 constexpr const char *kNulls = "; --nulls=empty reads it as an empty text";
@@ -203,25 +202,23 @@ private:
     try {
       value = nlohmann::json::parse(line);
     } catch (const nlohmann::json::parse_error &failure) {
-      return Error{
-          fmt::format("{}:{}: not JSON: {}", place, failure.byte, reasonOf(failure.what()))};
+      return userError("{}:{}: not JSON: {}", place, failure.byte, reasonOf(failure.what()));
     } catch (const nlohmann::json::exception &failure) { // a number that no double can represent
       const std::string_view reason = failure.what();    // "[json.exception.out_of_range.406] ..."
-      return Error{fmt::format("{}: {}", place, reason.substr(reason.find("] ") + 2))};
+      return userError("{}: {}", place, reason.substr(reason.find("] ") + 2));
     }
     if (!value.is_object())
-      return Error{fmt::format("{}: expected an object with the field \"{}\", found {}", place,
-                               options.field, value.type_name())};
+      return userError("{}: expected an object with the field \"{}\", found {}", place,
+                       options.field, value.type_name());
     auto found = value.find(options.field);
     if (found == value.end())
-      return Error{fmt::format("{}: no field \"{}\"; name the one that holds the text with "
-                               "--field",
-                               place, options.field)};
+      return userError("{}: no field \"{}\"; name the one that holds the text with --field", place,
+                       options.field);
     if (found->is_null() && options.nullIsEmpty)
       return {};
     if (!found->is_string())
-      return Error{fmt::format("{}: the field \"{}\" is {}, expected a string{}", place,
-                               options.field, found->type_name(), found->is_null() ? kNulls : "")};
+      return userError("{}: the field \"{}\" is {}, expected a string{}", place, options.field,
+                       found->type_name(), found->is_null() ? kNulls : "");
     const std::string &text = found->get_ref<const std::string &>();
     if (text.size() > options.maximumBytes)
       return tooLong(place, options, kShorter);
@@ -242,8 +239,8 @@ Result<void> readParquet(const std::string &path, const DocumentOptions &options
     bytesRead = (*row)->bytesRead;
     const std::string place = placeOf(path, InputFormat::Parquet, number);
     if (!(*row)->text && !options.nullIsEmpty)
-      return Error{fmt::format("{}: the column \"{}\" is null, expected a string{}", place,
-                               options.field, kNulls)};
+      return userError("{}: the column \"{}\" is null, expected a string{}", place, options.field,
+                       kNulls);
     const std::string_view text = (*row)->text.value_or("");
     if (text.size() > options.maximumBytes)
       return tooLong(place, options, "cut it into several, each in a row");
@@ -269,7 +266,7 @@ Result<InputFormat> parseInputFormat(std::string_view name) {
     return InputFormat::JsonLines;
   if (name == "parquet")
     return InputFormat::Parquet;
-  return Error{fmt::format("'{}' is none of text, jsonl, parquet", name)};
+  return userError("'{}' is none of text, jsonl, parquet", name);
 }
 
 std::optional<InputFormat> formatOfName(const std::string &path) {

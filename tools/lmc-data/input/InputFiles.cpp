@@ -26,10 +26,9 @@ static Result<void> checkLeadsOn(const fs::path &link, const fs::path &folder) {
   std::error_code ignored;
   for (fs::path above = link.parent_path();; above = above.parent_path()) {
     if (fs::equivalent(link, above, ignored))
-      return Error{
-          fmt::format("{}: this link leads back to {}, so that the files below have no end; "
-                      "remove the link, or name the files with a pattern",
-                      link.string(), above.string())};
+      return userError("{}: this link leads back to {}, so that the files below have no end; "
+                       "remove the link, or name the files with a pattern",
+                       link.string(), above.string());
     if (above == folder || above.empty() || above == above.parent_path())
       return {};
   }
@@ -42,11 +41,11 @@ static Result<void> checkIsFile(const std::string &path, bool inFolder) {
   const fs::file_status status = fs::status(path, ignored);
   const bool isPipe = fs::is_fifo(status), isDevice = fs::is_character_file(status);
   if (fs::is_socket(status) || fs::is_block_file(status) || (inFolder && (isPipe || isDevice)))
-    return Error{fmt::format("{}: is a {}, expected a file{}", path,
-                             isPipe                  ? "pipe"
-                             : fs::is_socket(status) ? "socket"
-                                                     : "device",
-                             isPipe ? "; a pipe is read if its own path is given" : "")};
+    return userError("{}: is a {}, expected a file{}", path,
+                     isPipe                  ? "pipe"
+                     : fs::is_socket(status) ? "socket"
+                                             : "device",
+                     isPipe ? "; a pipe is read if its own path is given" : "");
   if (isPipe || isDevice) // opening a pipe would disturb its other end
     return {};
   LMC_LET(file, File::openForReading(path));
@@ -70,12 +69,11 @@ static Result<void> addFolder(const std::string &folder, std::vector<std::string
       (formatOfName(name) ? found : others).push_back(next->path().string());
   }
   if (error)
-    return Error{fmt::format("{}: cannot list the folder: {}", folder, error.message()),
-                 ExitCode::Failure};
+    return machineError("{}: cannot list the folder: {}", folder, error.message());
   if (found.empty())
-    return Error{fmt::format("{}: no file there has a name that ends in .parquet, .txt, .jsonl or "
-                             ".ndjson, or in one of the last three with .gz or .zst",
-                             folder)};
+    return userError("{}: no file there has a name that ends in .parquet, .txt, .jsonl or .ndjson, "
+                     "or in one of the last three with .gz or .zst",
+                     folder);
   std::sort(found.begin(), found.end());
   std::sort(others.begin(), others.end());
   paths.insert(paths.end(), found.begin(), found.end());
@@ -111,8 +109,8 @@ Result<std::vector<std::string>> findInputs(const std::vector<std::string> &argu
       std::error_code error;
       const fs::file_status status = fs::status(path, error);
       if (!fs::exists(status))
-        return Error{fmt::format("{}: cannot open: {}", path,
-                                 error ? error.message() : std::strerror(ENOENT))};
+        return userError("{}: cannot open: {}", path,
+                         error ? error.message() : std::strerror(ENOENT));
       const size_t before = paths.size();
       if (fs::is_directory(status))
         LMC_TRY(addFolder(path, paths, notes));
@@ -127,17 +125,17 @@ Result<std::vector<std::string>> findInputs(const std::vector<std::string> &argu
       for (const char *ending : {".json", ".csv", ".tsv"})
         if (path.ends_with(ending) || path.ends_with(std::string(ending) + ".gz") ||
             path.ends_with(std::string(ending) + ".zst"))
-          return Error{fmt::format("{}: a name in {} does not say how documents are read; give "
-                                   "--format=jsonl if each line is a JSON object, or --format=text",
-                                   path, ending)};
+          return userError("{}: a name in {} does not say how documents are read; give "
+                           "--format=jsonl if each line is a JSON object, or --format=text",
+                           path, ending);
   std::set<std::pair<dev_t, ino_t>> seen;
   for (const std::string &path : paths) {
     struct stat status {};
     if (path == kStandardInput ? fstat(STDIN_FILENO, &status) : stat(path.c_str(), &status))
-      return Error{fmt::format("{}: cannot open: {}", nameOfInput(path), std::strerror(errno))};
+      return userError("{}: cannot open: {}", nameOfInput(path), std::strerror(errno));
     if (!seen.emplace(status.st_dev, status.st_ino).second)
-      return Error{fmt::format("{}: is given twice, so that its documents would be repeated",
-                               nameOfInput(path))};
+      return userError("{}: is given twice, so that its documents would be repeated",
+                       nameOfInput(path));
   }
   for (const std::string &note : notes)
     fmt::print(stderr, "note: {}\n", note);
@@ -168,12 +166,10 @@ static Result<void> checkUnchanged(const std::string &path, const InputStamp &wa
   const InputStamp is = stampOf(path);
   if (is == was)
     return {};
-  return Error{fmt::format(
-      "{}: has changed while it was read ({}); start again when nothing writes "
-      "to it",
-      path,
+  return userError(
+      "{}: has changed while it was read ({}); start again when nothing writes to it", path,
       is.size == was.size ? std::string("it is as long as before, but was written to")
-                          : fmt::format("it has {} bytes, and had {}", is.size, was.size))};
+                          : fmt::format("it has {} bytes, and had {}", is.size, was.size));
 }
 
 Result<void> readInputs(const std::vector<std::string> &paths,

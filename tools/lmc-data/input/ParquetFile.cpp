@@ -25,21 +25,20 @@ std::string pluginPath() {
 Result<const ParquetPlugin *> openPlugin() {
   const std::string path = pluginPath();
   if (std::error_code ignored; !std::filesystem::exists(path, ignored))
-    return Error{fmt::format("Parquet needs the plug-in {}, which is not there; get pyarrow "
-                             "(./dev setup, or pip install pyarrow) and build lmc again with the "
-                             "CMake option LMC_BUILD_PARQUET=ON",
-                             path)};
+    return userError(
+        "Parquet needs the plug-in {}, which is not there; get pyarrow (./dev setup, or pip "
+        "install pyarrow) and build lmc again with the CMake option LMC_BUILD_PARQUET=ON",
+        path);
   void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library)
-    return Error{fmt::format(
-        "Parquet needs a plug-in that cannot be opened: {}; the pyarrow that it "
-        "was built with must stay where it was (./dev setup installs it; for a wheel of "
-        "lmc, pip install lmc[parquet])",
-        dlerror())};
+    return userError("Parquet needs a plug-in that cannot be opened: {}; the pyarrow that it was "
+                     "built with must stay where it was (./dev setup installs it; for a wheel of "
+                     "lmc, pip install lmc[parquet])",
+                     dlerror());
   auto entry = reinterpret_cast<const ParquetPlugin *(*)()>(dlsym(library, kParquetPluginEntry));
   const ParquetPlugin *plugin = entry ? entry() : nullptr;
   if (!plugin || plugin->version != kParquetPluginVersion)
-    return Error{fmt::format("{}: belongs to another version of lmc-data; build lmc again", path)};
+    return userError("{}: belongs to another version of lmc-data; build lmc again", path);
   return plugin;
 }
 
@@ -53,7 +52,7 @@ ParquetFile::open(const std::string &path, const std::string &column, uint64_t f
   char error[kErrorBytes] = "";
   void *reader = (*plugin)->open(path.c_str(), column.c_str(), firstRow, error, sizeof(error));
   if (!reader)
-    return Error{fmt::format("{}: {}", path, error)};
+    return userError("{}: {}", path, error);
   return std::unique_ptr<ParquetFile>(new ParquetFile(path, **plugin, reader));
 }
 
@@ -64,7 +63,7 @@ Result<std::optional<ParquetFile::Row>> ParquetFile::next() {
   ParquetText text{};
   const int read = plugin.next(reader, &text, error, sizeof(error));
   if (read < 0)
-    return Error{fmt::format("{}: {}; copy it again", path, error)};
+    return userError("{}: {}; copy it again", path, error);
   if (read == 0)
     return std::optional<Row>();
   Row row;

@@ -161,27 +161,26 @@ struct TextInput::State {
 
   Result<void> begin() {
     if (std::error_code ignored; std::filesystem::is_directory(name, ignored))
-      return Error{fmt::format("{}: is a directory, expected a file", name)};
+      return userError("{}: is a directory, expected a file", name);
     if (!file)
-      return Error{fmt::format("{}: cannot open: {}", name, std::strerror(errno))};
+      return userError("{}: cannot open: {}", name, std::strerror(errno));
     LMC_TRY(readMore());
     if (rest.starts_with("\x1f\x8b"))
       decoder = std::make_unique<Gzip>();
     else if (rest.starts_with("\x28\xb5\x2f\xfd"))
       decoder = std::make_unique<Zstd>();
     else if (name.ends_with(".gz") || name.ends_with(".zst"))
-      return Error{
-          fmt::format("{}: byte 0: not compressed by {}, although its name says so; copy it "
-                      "again, or rename it",
-                      name, name.ends_with(".gz") ? "gzip" : "zstd")};
+      return userError("{}: byte 0: not compressed by {}, although its name says so; copy it "
+                       "again, or rename it",
+                       name, name.ends_with(".gz") ? "gzip" : "zstd");
     else
       decoder = std::make_unique<Copy>();
     LMC_TRY(fill());
     fresh = true;
     if (const char *format = formatThatIsNoText(text))
-      return Error{fmt::format("{}: is {}, expected text or JSON lines, as they are or compressed "
-                               "by gzip or zstd",
-                               name, format)};
+      return userError(
+          "{}: is {}, expected text or JSON lines, as they are or compressed by gzip or zstd", name,
+          format);
     return {};
   }
 
@@ -193,9 +192,7 @@ struct TextInput::State {
     progress.advance(rest.size());
     // A std::istream on top of stdio reports a failed read as the end of the file.
     if (file.bad() || (&file == &std::cin && std::ferror(stdin)))
-      return Error{
-          fmt::format("{}: cannot read after byte {}: {}", name, bytes, std::strerror(errno)),
-          ExitCode::Failure};
+      return machineError("{}: cannot read after byte {}: {}", name, bytes, std::strerror(errno));
     return {};
   }
 
@@ -210,8 +207,8 @@ struct TextInput::State {
         return {};
       const size_t before = rest.size();
       if (std::string why = decoder->decode(rest, text); !why.empty())
-        return Error{fmt::format("{}: cannot be decompressed after byte {}: {}; copy it again",
-                                 name, bytes - rest.size(), why)};
+        return userError("{}: cannot be decompressed after byte {}: {}; copy it again", name,
+                         bytes - rest.size(), why);
       if (text.empty() && rest.size() == before)
         return Error{atEnd ? fmt::format("{}: is cut short: its compressed data has no end up to "
                                          "byte {}, the last; copy it again",
@@ -246,7 +243,7 @@ Result<void> TextInput::skip(uint64_t bytes) {
   }
   while (bytes > 0 && bytes >= s.text.size()) {
     if (s.text.empty())
-      return Error{fmt::format("{}: has become shorter", s.name)};
+      return userError("{}: has become shorter", s.name);
     bytes -= s.text.size();
     LMC_TRY(s.fill());
   }

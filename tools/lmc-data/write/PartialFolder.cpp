@@ -51,12 +51,12 @@ Result<std::shared_ptr<PartialFolder>> PartialFolder::lock(const std::string &pa
     struct stat mine, named;
     if (fstat(opened, &mine) != 0 || mine.st_uid != geteuid()) {
       close(opened);
-      return Error{fmt::format("{}: belongs to another user; give --output another name", folder)};
+      return userError("{}: belongs to another user; give --output another name", folder);
     }
     // Ignores other errors: a file system without locks cannot tell if another process writes.
     if (flock(opened, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       close(opened);
-      return Error{fmt::format("{}: another lmc-data writes it", path)};
+      return userError("{}: another lmc-data writes it", path);
     }
     // A process that had the lock may have removed the folder after it was opened here.
     if (stat(folder.c_str(), &named) == 0 && named.st_dev == mine.st_dev &&
@@ -81,9 +81,9 @@ Result<void> PartialFolder::empty() const {
   LMC_LET(left, listFolder(folder));
   for (const std::string &name : *left)
     if (std::ranges::find(kOwnNames, name) == std::end(kOwnNames))
-      return Error{fmt::format("{}: holds '{}', which is not of an unfinished token file; move it "
-                               "away, or give --output another name",
-                               folder, name)};
+      return userError("{}: holds '{}', which is not of an unfinished token file; move it away, or "
+                       "give --output another name",
+                       folder, name);
   for (const std::string &name : *left)
     LMC_TRY(removeTree(folder + "/" + name));
   return {};

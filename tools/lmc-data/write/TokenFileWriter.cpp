@@ -85,7 +85,7 @@ struct TokenFileWriter::State {
     path = given->target();
     options = chosen;
     if (options.megatron && megatronIndexPath(path).empty())
-      return Error{fmt::format("{}: the name of a Megatron data set must end in .bin", path)};
+      return userError("{}: the name of a Megatron data set must end in .bin", path);
     if (options.megatron)
       tokenBytes = options.vocabulary < kMegatronWide ? 2 : 4;
     else
@@ -94,7 +94,7 @@ struct TokenFileWriter::State {
     XXH64_reset(hash, 0);
     for (const std::string &target : {path, options.megatron ? megatronIndexPath(path) : path})
       if (stat(target.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
-        return Error{fmt::format("{}: not a regular file, will not be replaced", target)};
+        return userError("{}: not a regular file, will not be replaced", target);
     folder = std::move(given);
     return {};
   }
@@ -121,8 +121,8 @@ struct TokenFileWriter::State {
     tokens.written = headerBytes + saved.tokens * tokenBytes;
     starts.written = saved.documents * sizeof(uint64_t);
     const auto lacks = [&] {
-      return Error{fmt::format("{}: has less than was saved, so that it cannot be gone on with",
-                               partialFolder(path))};
+      return userError("{}: has less than was saved, so that it cannot be gone on with",
+                       partialFolder(path));
     };
     if (saved.hash.size() != 2 * sizeof(*hash))
       return lacks();
@@ -247,10 +247,9 @@ struct TokenFileWriter::State {
     LMC_TRY(putInteger(documentCount + 1));
     LMC_TRY(eachDocument([&](uint64_t first, uint64_t end) -> Result<void> {
       if (end - first > std::numeric_limits<int32_t>::max())
-        return Error{
-            fmt::format("{}: a document has {} tokens, more than the 2^31 - 1 of Megatron's "
-                        "index; give a --document-separator",
-                        path, end - first)};
+        return userError("{}: a document has {} tokens, more than the 2^31 - 1 of Megatron's "
+                         "index; give a --document-separator",
+                         path, end - first);
       return putInteger(static_cast<int32_t>(end - first));
     }));
     LMC_TRY(eachDocument([&](uint64_t first, uint64_t) {
@@ -291,8 +290,8 @@ Result<void> TokenFileWriter::append(std::span<const uint32_t> ids) {
     return {};
   for (size_t i = 0; i < ids.size(); ++i)
     if (ids[i] >= state->options.vocabulary)
-      return Error{fmt::format("{}: token {} is id {}, beyond the vocabulary of {}", state->path,
-                               state->tokenCount + i, ids[i], state->options.vocabulary)};
+      return userError("{}: token {} is id {}, beyond the vocabulary of {}", state->path,
+                       state->tokenCount + i, ids[i], state->options.vocabulary);
   if (state->documentPending) {
     LMC_TRY(state->put(state->starts, &state->tokenCount, sizeof(uint64_t)));
     ++state->documentCount;
@@ -324,7 +323,7 @@ Result<void> TokenFileWriter::finish() {
   if (s.tokenCount == 0) {
     s.isSaved = false;
     s.leave();
-    return Error{fmt::format("{}: not written, there are no tokens to put into it", s.path)};
+    return userError("{}: not written, there are no tokens to put into it", s.path);
   }
   LMC_TRY(s.flush(s.starts));
   LMC_TRY(s.options.megatron ? s.finishMegatron() : s.finishLmc());

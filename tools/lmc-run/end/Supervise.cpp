@@ -184,8 +184,7 @@ private:
     const pid_t parent = ::getpid();
     const pid_t process = ::fork();
     if (process < 0)
-      return Error{fmt::format("cannot start the run: {}", std::strerror(errno)),
-                   ExitCode::Failure};
+      return machineError("cannot start the run: {}", std::strerror(errno));
     if (process == 0) {
       followParent(parent);
       if (starts > 0)

@@ -36,10 +36,9 @@ Result<int> launchHere(int ranks, int argc, char **argv, const LaunchOptions &op
   const auto launch = findLaunch({}, [](const char *name) { return std::getenv(name); });
   LMC_TRY(launch);
   if (launch->size > 1)
-    return Error{
-        fmt::format("--nproc starts all ranks, and by its environment this process is rank "
-                    "{} of {} already: leave out --nproc",
-                    launch->rank, launch->size)};
+    return userError("--nproc starts all ranks, and by its environment this process is rank {} of "
+                     "{} already: leave out --nproc",
+                     launch->rank, launch->size);
   return launchRanks(ranks, without({"--nproc"}, argc, argv));
 }
 

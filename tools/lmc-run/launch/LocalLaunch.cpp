@@ -64,7 +64,7 @@ private:
   Result<void> start(size_t index, int port) {
     int ends[2] = {-1, -1};
     if (index > 0 && ::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
-      return Error{fmt::format("cannot open a pipe: {}", std::strerror(errno)), ExitCode::Failure};
+      return machineError("cannot open a pipe: {}", std::strerror(errno));
     const pid_t parent = ::getpid();
     const pid_t process = ::fork();
     if (process == 0)
@@ -74,8 +74,7 @@ private:
     if (process < 0) {
       if (ends[0] >= 0)
         ::close(ends[0]);
-      return Error{fmt::format("cannot start rank {}: {}", index, std::strerror(errno)),
-                   ExitCode::Failure};
+      return machineError("cannot start rank {}: {}", index, std::strerror(errno));
     }
     ranks[index] = {process, ends[0], ""};
     return {};

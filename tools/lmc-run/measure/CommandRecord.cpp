@@ -170,7 +170,7 @@ Result<std::unique_ptr<CommandRecord>> CommandRecord::toCompare(const PlanFile &
   record->tolerance = tolerance > 0 ? tolerance : defaultTolerance(*plan);
   std::ifstream file(path);
   if (!file)
-    return Error{fmt::format("{}: cannot be read: {}", path, std::strerror(errno))};
+    return userError("{}: cannot be read: {}", path, std::strerror(errno));
   std::string text;
   for (int number = 1; std::getline(file, text); ++number) {
     auto line = isShallowJson(text) ? ordered_json::parse(text, nullptr, false)
@@ -179,17 +179,16 @@ Result<std::unique_ptr<CommandRecord>> CommandRecord::toCompare(const PlanFile &
                          (number == 1 ? line.value("lmc_commands", 0) == 1 && line.contains("plan")
                                       : line.contains("outputs"));
     if (!isRight)
-      return Error{fmt::format("{}:{}: this is no line of a file that lmc-run --record-commands "
-                               "wrote; record it again",
-                               path, number)};
+      return userError(
+          "{}:{}: this is no line of a file that lmc-run --record-commands wrote; record it again",
+          path, number);
     (number == 1 ? record->head : record->expected.emplace_back()) = std::move(line);
   }
   if (record->head.is_null())
     return record->damaged("is empty");
   if (record->head["plan"] != plan.hash())
-    return Error{fmt::format("{}: was recorded of the plan {}, and {} is {}; record it with this "
-                             "plan",
-                             path, record->head["plan"].dump(), plan.path(), plan.hash())};
+    return userError("{}: was recorded of the plan {}, and {} is {}; record it with this plan",
+                     path, record->head["plan"].dump(), plan.path(), plan.hash());
   return record;
 }
 
@@ -331,7 +330,7 @@ Result<void> CommandRecord::take(Device &device, uint32_t function, uint32_t at)
 }
 
 Error CommandRecord::damaged(const std::string &why) const {
-  return Error{fmt::format("{}: {}; record it again with lmc-run --record-commands", path, why)};
+  return userError("{}: {}; record it again with lmc-run --record-commands", path, why);
 }
 
 Result<void> CommandRecord::compareLast() {
@@ -377,11 +376,10 @@ Result<void> CommandRecord::finish(FILE *output) {
                        line["kernel"].is_null() ? "" : line["kernel"].get<std::string>());
   };
   if (first)
-    return Error{fmt::format("{} is the first that differs from {} (of {}): by {:.2g}, relative to "
-                             "its size; at most {:.2g} is allowed",
-                             nameOf(lines[*first]), path, head.value("device", "another device"),
-                             lines[*first]["difference"].get<double>(), tolerance),
-                 ExitCode::Failure};
+    return machineError("{} is the first that differs from {} (of {}): by {:.2g}, relative to its "
+                        "size; at most {:.2g} is allowed",
+                        nameOf(lines[*first]), path, head.value("device", "another device"),
+                        lines[*first]["difference"].get<double>(), tolerance);
   if (!json && !lines.empty())
     std::fputs(fmt::format("{} commands agree with {}; the largest difference is {:.2g}, of {}\n",
                            lines.size(), path, lines[worst]["difference"].get<double>(),

@@ -60,9 +60,7 @@ Result<bool> WandbSender::poll() {
     running.reset();
     next = now + kMonitorPause;
     isOver = *code == kCannotWork || *code == kNotExecutable || *code == kNotFound;
-    return Error{
-        fmt::format("lmc-wandb has ended with code {} ({}/wandb.log says why)", *code, out),
-        ExitCode::Failure};
+    return machineError("lmc-wandb has ended with code {} ({}/wandb.log says why)", *code, out);
   }
   if (isOver || now < next)
     return false;

@@ -65,9 +65,9 @@ Result<const Mkl *> open() {
       return nullptr;
   }
   auto unusable = [&](const char *reason) {
-    return Error{fmt::format("LMC_MKL={}: {}; give the path of libmkl_rt.so, or LMC_MKL=none to go "
-                             "on without MKL",
-                             given, reason)};
+    return userError(
+        "LMC_MKL={}: {}; give the path of libmkl_rt.so, or LMC_MKL=none to go on without MKL",
+        given, reason);
   };
   if (!library)
     return unusable(dlerror());

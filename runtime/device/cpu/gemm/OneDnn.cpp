@@ -96,9 +96,8 @@ Result<std::unique_ptr<Gemm>> makeOneDnnGemm(const GemmShape &shape) {
   try {
     return std::unique_ptr<Gemm>(std::make_unique<OneDnnGemm>(engine, shape));
   } catch (const dnnl::error &failure) {
-    return Error{fmt::format("oneDNN cannot multiply [{}, {}] by [{}, {}]: {}", shape.m, shape.k,
-                             shape.k, shape.n, failure.what()),
-                 ExitCode::Failure};
+    return machineError("oneDNN cannot multiply [{}, {}] by [{}, {}]: {}", shape.m, shape.k,
+                        shape.k, shape.n, failure.what());
   }
 }
 
