@@ -2,11 +2,12 @@
 // tensor in a checkpoint is complete, so a checkpoint does not depend on the number of ranks.
 //
 // A checkpoint has one safetensors file per kind of variable, such as moment1.safetensors, and
-// `state.json`. A save writes and syncs all files in the folder `.STEP.partial`, which then gets
-// its final name. The next save removes a `.partial` folder that a killed save has left. While a
-// save replaces a checkpoint, the old folder may have the name `.STEP.replaced` for a moment. A
-// damaged checkpoint is renamed to STEP.damaged. A folder STEP.SUFFIX is used only if a user gives
-// its path.
+// `state.json`, which is written last. A save writes and syncs all files in the folder
+// `.STEP.partial`, which then gets its final name. So a crash at any moment leaves the earlier
+// checkpoints complete. The next save removes a `.partial` folder that a killed save has left.
+// While a save replaces a checkpoint, the old folder may have the name `.STEP.replaced` for a
+// moment. A damaged checkpoint is renamed to STEP.damaged. A folder STEP.SUFFIX is used only if a
+// user gives its path.
 //
 // state.json is { "format": "lmc-checkpoint", "version": 2, "xxh64": HEX, "state": { "step",
 // "samples", "tokens", "position", "fingerprint", "run": {...}, "extra": {KEY: TEXT}, "sources": {
@@ -100,8 +101,9 @@ Result<void> removeInterrupted(const std::string &folder);
 
 // Saves a checkpoint, and then removes the others that no rule of `keep` keeps. The new checkpoint
 // counts as one of the newest. With `suspect`, the newest checkpoint of a step before it stays too.
-// After an Error, all earlier checkpoints are intact. If only the removal of an older checkpoint
-// fails, `remark` (unless null) gets the reason on the rank at position 0, and there is no Error.
+// The free disk space is checked first. After an Error, all earlier checkpoints are intact. If only
+// the removal of an older checkpoint fails, `remark` of the rank at position 0 gets the reason, and
+// there is no Error. Without `remark`, this failure is an Error.
 Result<void> saveCheckpoint(Communicator &group, const std::string &runDirectory,
                             const CheckpointState &state, const std::vector<CheckpointFile> &files,
                             const KeepRules &keep, std::optional<uint64_t> suspect = std::nullopt,
