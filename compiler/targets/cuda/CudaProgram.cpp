@@ -274,9 +274,8 @@ RankedTensorType cudaScratchOf(Operation *op, uint64_t gemmBytes) {
       })
       // The first kernel leaves the row sums of dout * out, one per query and head, to the second.
       .Case([](kern::AttentionGradOp grad) { return contentOf(grad.getLse()); })
-#define LMC_CASE(Name) .Case([](kern::Name##Op op) { return scratchOf(op); })
-          LMC_COMMANDS_OF_TEMPLATES(LMC_CASE) LMC_CASE(ScatterAdd)
-#undef LMC_CASE
+      .Case<kern::RouteOp, kern::SortRowsOp, kern::ScatterAddOp>(
+          [](auto command) { return scratchOf(command); })
       .Default(RankedTensorType());
 }
 

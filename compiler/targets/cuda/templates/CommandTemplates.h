@@ -17,15 +17,18 @@ struct TemplateLaunch {
   llvm::SmallVector<mlir::Value> inputs, results;
 };
 
-// templatesOf() returns the launches that compute a command, in order; scratchOf() returns the type
-// of their scratch memory; null for none. A file of this folder defines both for each command with
-// `cuda` in ground/plan/commands.toml, and for scatter_add.
+// Returns the launches that compute a command, in order. A file of this folder defines the function
+// for each command with `cuda` in ground/plan/commands.toml, and for scatter_add.
 #define LMC_DECLARE(Name)                                                                          \
-  std::vector<TemplateLaunch> templatesOf(plan_ir::Name##Op op, const CudaArch &arch);             \
-  mlir::RankedTensorType scratchOf(kern::Name##Op op);
+  std::vector<TemplateLaunch> templatesOf(plan_ir::Name##Op op, const CudaArch &arch);
 LMC_COMMANDS_OF_TEMPLATES(LMC_DECLARE)
 LMC_DECLARE(ScatterAdd)
 #undef LMC_DECLARE
+
+// Returns the type of the scratch memory of the launches. The other commands need none.
+mlir::RankedTensorType scratchOf(kern::RouteOp op);
+mlir::RankedTensorType scratchOf(kern::SortRowsOp op);
+mlir::RankedTensorType scratchOf(kern::ScatterAddOp op);
 
 // Returns a launch on the command's operands except the workspace, in the order of its table.
 TemplateLaunch onOperands(CudaKernel kernel, CommandOpInterface op);

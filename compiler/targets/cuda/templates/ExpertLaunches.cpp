@@ -106,6 +106,7 @@ std::vector<TemplateLaunch> templatesOf(plan_ir::SortRowsOp op, const CudaArch &
            {op.getExperts(), op.getRank(), op.getWorkspace()},
            {op.getOffsets(), op.getRows(), op.getPlaces()}}};
 }
+
 RankedTensorType scratchOf(kern::SortRowsOp op) {
   return bytesType(op, sortShapeOf(op).sortBytes());
 }
@@ -148,16 +149,5 @@ std::vector<TemplateLaunch> templatesOf(plan_ir::ExpertSwigluOp op, const CudaAr
 std::vector<TemplateLaunch> templatesOf(plan_ir::ExpertSwigluGradOp op, const CudaArch &) {
   return alone(expertSwigluGradKernel(swigluShapeOf(op.getDy(), op.getOffsets())), op);
 }
-
-// The other commands need no scratch memory.
-RankedTensorType scratchOf(kern::RouteGradOp) { return {}; }
-RankedTensorType scratchOf(kern::TakeRowsOp) { return {}; }
-RankedTensorType scratchOf(kern::TakeRowsGradOp) { return {}; }
-RankedTensorType scratchOf(kern::CombineRowsOp) { return {}; }
-RankedTensorType scratchOf(kern::CombineRowsGradOp) { return {}; }
-RankedTensorType scratchOf(kern::ExpertLinearOp) { return {}; }
-RankedTensorType scratchOf(kern::ExpertLinearGradOp) { return {}; }
-RankedTensorType scratchOf(kern::ExpertSwigluOp) { return {}; }
-RankedTensorType scratchOf(kern::ExpertSwigluGradOp) { return {}; }
 
 } // namespace lmc::codegen
