@@ -14,98 +14,8 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-class Planner {
-public:
-  Planner(const CudaArch &arch, LongRows longRows) : arch(arch), longRows(longRows) {}
-
-  LogicalResult addKernel(kern::KernelOp op);
-  void addInitializers(ModuleOp module);
-  LogicalResult addCommand(Operation &command);
-
-  CudaProgram program;
-
-private:
-  size_t indexOf(CudaKernel kernel, StringRef sourceOp);
-  void addLaunches(Operation *command, StringRef sourceOp, std::vector<TemplateLaunch> launches);
-  LogicalResult add(plan_ir::LinearSwigluOp op);
-  LogicalResult add(plan_ir::SwigluLinearGradOp op);
-  LogicalResult add(plan_ir::AttentionOp op);
-  LogicalResult add(plan_ir::AttentionGradOp op);
-  LogicalResult addSwiglu(CommandOpInterface command, const SwigluGemmShape &shape,
-                          decltype(linearSwigluKernels) *kernelsOf,
-                          ArrayRef<CudaProgram::Launch> launches);
-  using Kernels = llvm::Expected<std::vector<CudaKernel>>;
-  LogicalResult addTemplates(Operation *command, StringRef sourceOp, StringRef name,
-                             llvm::function_ref<Kernels(const std::string &name)> make,
-                             ArrayRef<CudaProgram::Launch> launches);
-
-  const CudaArch &arch;
-  const LongRows longRows;
-  // Per source text, its kernels, which differ only in their launch.
-  llvm::StringMap<std::vector<size_t>> templates;
-  llvm::StringSet<> names; // names of all kernels
-};
-
-} // namespace
-
-LogicalResult Planner::addKernel(kern::KernelOp op) {
-  llvm::Expected<CudaKernel> printed = printCudaKernel(
-      op, {longRows, arch.sharedBytesPerBlock, arch.sharedBytesPerSm});
-  if (!printed)
-    return emitError(op.getLoc()) << "kernel '" << op.getSymName() << "' cannot be generated for "
-                                  << arch.name << ": " << llvm::toString(printed.takeError());
-  names.insert(printed->name);
-  program.kernels.push_back({std::move(*printed), op, "", {}});
-  return success();
-}
-
-size_t Planner::indexOf(CudaKernel kernel, StringRef sourceOp) {
-  std::vector<size_t> &known = templates[kernel.source];
-  for (size_t index : known) {
-    const CudaKernel &other = program.kernels[index].cuda;
-    if (other.grid == kernel.grid && other.threads == kernel.threads &&
-        other.sharedBytes == kernel.sharedBytes)
-      return index;
-  }
-  names.insert(kernel.name);
-  known.push_back(program.kernels.size());
-  program.kernels.push_back({std::move(kernel), nullptr, sourceOp.str(), {}});
-  return known.back();
-}
-
-void Planner::addInitializers(ModuleOp module) {
-  for (auto &[key, kernel] : initializerKernels(module))
-    program.initializers[key] = indexOf(std::move(kernel), "");
-}
-
-// Adds the kernels that `make` returns for `command`, and the command's `launches`, whose kernel
-// numbers start at the first of these kernels. A kernel's name is part of its text, so the kernels
-// of a second shape are named NAME_2.
-LogicalResult Planner::addTemplates(Operation *command, StringRef sourceOp, StringRef name,
-                                    llvm::function_ref<Kernels(const std::string &name)> make,
-                                    ArrayRef<CudaProgram::Launch> launches) {
-  for (int variant = 1;; ++variant) {
-    std::string given = variant == 1 ? name.str() : (name + "_" + llvm::Twine(variant)).str();
-    Kernels made = make(given);
-    if (!made)
-      return emitError(command->getLoc()) << llvm::toString(made.takeError());
-    if (llvm::any_of(*made, [&](const CudaKernel &kernel) {
-          return names.contains(kernel.name) && !templates.contains(kernel.source);
-        }))
-      continue; // another kernel already has one of these names
-    std::vector<size_t> indices;
-    for (CudaKernel &kernel : *made)
-      indices.push_back(indexOf(std::move(kernel), sourceOp));
-    for (CudaProgram::Launch launch : launches) {
-      launch.kernel = indices[launch.kernel];
-      program.launches[command].push_back(std::move(launch));
-    }
-    return success();
-  }
-}
-
 // Returns the pitch of a slice's rows in elements; 0: rows are adjacent.
-static int64_t pitchOf(Value slice) {
+int64_t pitchOf(Value slice) {
   Operation *op = slice.getDefiningOp();
   auto whole = dyn_cast<plan_ir::SliceOp>(op);
   auto variable = dyn_cast<plan_ir::VariableRefOp>(op);
@@ -113,7 +23,7 @@ static int64_t pitchOf(Value slice) {
   return pitch * 8 / int64_t(contentOf(slice).getElementTypeBitWidth());
 }
 
-template <typename AttentionLike> static AttentionShape shapeOf(AttentionLike op) {
+template <typename AttentionLike> AttentionShape shapeOf(AttentionLike op) {
   RankedTensorType q = contentOf(op.getQ()), k = contentOf(op.getK());
   AttentionShape shape;
   shape.type = *dataTypeOf(q.getElementType());
@@ -133,8 +43,7 @@ template <typename AttentionLike> static AttentionShape shapeOf(AttentionLike op
 }
 
 // Returns a launch with its arguments, without null inputs.
-static CudaProgram::Launch launchOf(size_t kernel, ArrayRef<Value> inputs,
-                                    ArrayRef<Value> results) {
+CudaProgram::Launch launchOf(size_t kernel, ArrayRef<Value> inputs, ArrayRef<Value> results) {
   CudaProgram::Launch launch{kernel, {}, 0};
   for (Value input : inputs)
     if (input)
@@ -144,104 +53,177 @@ static CudaProgram::Launch launchOf(size_t kernel, ArrayRef<Value> inputs,
   return launch;
 }
 
-LogicalResult Planner::add(plan_ir::AttentionOp op) {
-  AttentionShape shape = shapeOf(op);
-  auto make = [&](const std::string &name) { return attentionKernels(shape, arch, name); };
-  return addTemplates(op, "lm.attention", "attention", make,
-                      launchOf(0, {op.getQ(), op.getK(), op.getV(), op.getStarts()},
-                               {op.getOut(), op.getLse()}));
-}
-
-LogicalResult Planner::add(plan_ir::AttentionGradOp op) {
-  AttentionShape shape = shapeOf(op);
-  shape.doutPitch = pitchOf(op.getDout());
-  shape.dqPitch = pitchOf(op.getDq());
-  shape.dkPitch = pitchOf(op.getDk());
-  shape.dvPitch = pitchOf(op.getDv());
-  shape.rope = bool(op.getCos());
-  auto make = [&](const std::string &name) { return attentionGradKernels(shape, arch, name); };
-  Value delta = op.getWorkspace();
-  return addTemplates(op, "lm.attention_grad", "attention_grad", make,
-                      {launchOf(0, {op.getQ(), op.getK(), op.getV(), op.getOut(), op.getLse(),
-                                    op.getDout(), op.getStarts(), op.getCos(), op.getSin()},
-                                {op.getDq(), delta}),
-                       launchOf(1, {op.getQ(), op.getK(), op.getV(), op.getLse(), op.getDout(),
-                                    delta, op.getStarts(), op.getCos(), op.getSin()},
-                                {op.getDk(), op.getDv()})});
-}
-
-//===-- Products with SwiGLU ----------------------------------------------------------------===//
-
 template <typename Op>
-static SwigluGemmShape swigluGemmShapeOf(Op op, Value left, Value a, const CudaArch &arch) {
+SwigluGemmShape swigluGemmShapeOf(Op op, Value left, Value a, const CudaArch &arch) {
   return {contentOf(left).getDimSize(0), contentOf(left).getDimSize(1), contentOf(a).getDimSize(1),
           op.getBoth(), arch.chip.sms};
 }
 
-LogicalResult Planner::add(plan_ir::LinearSwigluOp op) {
-  const SwigluGemmShape shape = swigluGemmShapeOf(op, op.getX(), op.getA(), arch);
-  return addSwiglu(op, shape, linearSwigluKernels,
-                   {launchOf(0, op.getGu(), op.getA()),
-                    launchOf(1, {op.getX(), op.getWeight()}, {op.getGu(), op.getA()})});
-}
+class Planner {
+public:
+  Planner(const CudaArch &arch, LongRows longRows) : arch(arch), longRows(longRows) {}
 
-LogicalResult Planner::add(plan_ir::SwigluLinearGradOp op) {
-  const SwigluGemmShape shape = swigluGemmShapeOf(op, op.getDy(), op.getA(), arch);
-  const Value halves = op.getDgu();
-  return addSwiglu(op, shape, swigluLinearGradKernels,
-                   {launchOf(0, halves, {halves, op.getA()}),
-                    launchOf(1, {op.getDy(), op.getWeight(), halves}, {halves, op.getA()})});
-}
+  LogicalResult addKernel(kern::KernelOp op) {
+    llvm::Expected<CudaKernel> printed =
+        printCudaKernel(op, {longRows, arch.sharedBytesPerBlock, arch.sharedBytesPerSm});
+    if (!printed)
+      return emitError(op.getLoc()) << "kernel '" << op.getSymName() << "' cannot be generated for "
+                                    << arch.name << ": " << llvm::toString(printed.takeError());
+    names.insert(printed->name);
+    program.kernels.push_back({std::move(*printed), op, "", {}});
+    return success();
+  }
 
-// Adds the kernel that follows a library's product, and with warpgroups also the whole kernel.
-LogicalResult Planner::addSwiglu(CommandOpInterface command, const SwigluGemmShape &shape,
-                                 decltype(linearSwigluKernels) *kernelsOf,
-                                 ArrayRef<CudaProgram::Launch> launches) {
-  if (!shape.isTiled() || !contentOf(launches[0].args[0]).getElementType().isBF16())
-    return command.emitOpError("has rows of no whole units of 16 bytes of bf16");
-  auto make = [&](const std::string &name) -> Kernels {
-    SwigluGemmKernels made = kernelsOf(shape, name);
-    std::vector<CudaKernel> kernels = {std::move(made.rows)};
-    if (arch.hasWarpgroups())
-      kernels.push_back(std::move(made.whole));
-    return kernels;
-  };
-  const std::string name = command.getCommandName().str();
-  return addTemplates(command, "lm." + name, name, make,
-                      launches.take_front(arch.hasWarpgroups() ? 2 : 1));
-}
+  void addInitializers(ModuleOp module) {
+    for (auto &[key, kernel] : initializerKernels(module))
+      program.initializers[key] = indexOf(std::move(kernel), "");
+  }
 
-void Planner::addLaunches(Operation *command, StringRef sourceOp,
-                          std::vector<TemplateLaunch> launches) {
-  for (TemplateLaunch &launch : launches)
-    program.launches[command].push_back(
-        launchOf(indexOf(std::move(launch.kernel), sourceOp), launch.inputs, launch.results));
-}
-
-LogicalResult Planner::addCommand(Operation &command) {
-  return llvm::TypeSwitch<Operation *, LogicalResult>(&command)
-      .Case([&](plan_ir::ScatterAddOp op) {
-        addLaunches(op, "lm.embedding_grad", templatesOf(op, arch));
-        return success();
-      })
-      .Case<plan_ir::LinearSwigluOp, plan_ir::SwigluLinearGradOp, plan_ir::AttentionOp,
-            plan_ir::AttentionGradOp>([&](auto op) { return add(op); })
+  LogicalResult addCommand(Operation &command) {
+    return llvm::TypeSwitch<Operation *, LogicalResult>(&command)
+        .Case([&](plan_ir::ScatterAddOp op) {
+          addLaunches(op, "lm.embedding_grad", templatesOf(op, arch));
+          return success();
+        })
+        .Case<plan_ir::LinearSwigluOp, plan_ir::SwigluLinearGradOp, plan_ir::AttentionOp,
+              plan_ir::AttentionGradOp>([&](auto op) { return add(op); })
 #define LMC_CASE(Name)                                                                             \
   .Case([&](plan_ir::Name##Op op) {                                                                \
     addLaunches(op, ("lm." + op->getName().stripDialect()).str(), templatesOf(op, arch));          \
     return success();                                                                              \
   })
-          LMC_COMMANDS_OF_TEMPLATES(LMC_CASE)
+            LMC_COMMANDS_OF_TEMPLATES(LMC_CASE)
 #undef LMC_CASE
-      // Launches have printed kernels; a library or the driver runs the other commands.
-      .Case<plan_ir::LaunchOp, plan_ir::GemmOp, plan_ir::CopyOp, plan_ir::AllGatherOp,
-            plan_ir::ReduceScatterOp, plan_ir::AllReduceOp, plan_ir::WaitOp>(
-          [](auto) { return success(); })
-      .Case([&](CommandOpInterface op) -> LogicalResult {
-        return op.emitOpError("has no kernel for ") << arch.name;
-      })
-      .Default(success()); // slices
-}
+        // Launches have printed kernels; a library or the driver runs the other commands.
+        .Case<plan_ir::LaunchOp, plan_ir::GemmOp, plan_ir::CopyOp, plan_ir::AllGatherOp,
+              plan_ir::ReduceScatterOp, plan_ir::AllReduceOp, plan_ir::WaitOp>(
+            [](auto) { return success(); })
+        .Case([&](CommandOpInterface op) -> LogicalResult {
+          return op.emitOpError("has no kernel for ") << arch.name;
+        })
+        .Default(success()); // slices
+  }
+
+  CudaProgram program;
+
+private:
+  size_t indexOf(CudaKernel kernel, StringRef sourceOp) {
+    std::vector<size_t> &known = templates[kernel.source];
+    for (size_t index : known) {
+      const CudaKernel &other = program.kernels[index].cuda;
+      if (other.grid == kernel.grid && other.threads == kernel.threads &&
+          other.sharedBytes == kernel.sharedBytes)
+        return index;
+    }
+    names.insert(kernel.name);
+    known.push_back(program.kernels.size());
+    program.kernels.push_back({std::move(kernel), nullptr, sourceOp.str(), {}});
+    return known.back();
+  }
+
+  void addLaunches(Operation *command, StringRef sourceOp, std::vector<TemplateLaunch> launches) {
+    for (TemplateLaunch &launch : launches)
+      program.launches[command].push_back(
+          launchOf(indexOf(std::move(launch.kernel), sourceOp), launch.inputs, launch.results));
+  }
+
+  LogicalResult add(plan_ir::LinearSwigluOp op) {
+    const SwigluGemmShape shape = swigluGemmShapeOf(op, op.getX(), op.getA(), arch);
+    return addSwiglu(op, shape, linearSwigluKernels,
+                     {launchOf(0, op.getGu(), op.getA()),
+                      launchOf(1, {op.getX(), op.getWeight()}, {op.getGu(), op.getA()})});
+  }
+
+  LogicalResult add(plan_ir::SwigluLinearGradOp op) {
+    const SwigluGemmShape shape = swigluGemmShapeOf(op, op.getDy(), op.getA(), arch);
+    const Value halves = op.getDgu();
+    return addSwiglu(op, shape, swigluLinearGradKernels,
+                     {launchOf(0, halves, {halves, op.getA()}),
+                      launchOf(1, {op.getDy(), op.getWeight(), halves}, {halves, op.getA()})});
+  }
+
+  LogicalResult add(plan_ir::AttentionOp op) {
+    AttentionShape shape = shapeOf(op);
+    auto make = [&](const std::string &name) { return attentionKernels(shape, arch, name); };
+    return addTemplates(
+        op, "lm.attention", "attention", make,
+        launchOf(0, {op.getQ(), op.getK(), op.getV(), op.getStarts()}, {op.getOut(), op.getLse()}));
+  }
+
+  LogicalResult add(plan_ir::AttentionGradOp op) {
+    AttentionShape shape = shapeOf(op);
+    shape.doutPitch = pitchOf(op.getDout());
+    shape.dqPitch = pitchOf(op.getDq());
+    shape.dkPitch = pitchOf(op.getDk());
+    shape.dvPitch = pitchOf(op.getDv());
+    shape.rope = bool(op.getCos());
+    auto make = [&](const std::string &name) { return attentionGradKernels(shape, arch, name); };
+    Value delta = op.getWorkspace();
+    return addTemplates(op, "lm.attention_grad", "attention_grad", make,
+                        {launchOf(0,
+                                  {op.getQ(), op.getK(), op.getV(), op.getOut(), op.getLse(),
+                                   op.getDout(), op.getStarts(), op.getCos(), op.getSin()},
+                                  {op.getDq(), delta}),
+                         launchOf(1,
+                                  {op.getQ(), op.getK(), op.getV(), op.getLse(), op.getDout(),
+                                   delta, op.getStarts(), op.getCos(), op.getSin()},
+                                  {op.getDk(), op.getDv()})});
+  }
+
+  // Adds the kernel that follows a library's product, and with warpgroups also the whole kernel.
+  LogicalResult addSwiglu(CommandOpInterface command, const SwigluGemmShape &shape,
+                          decltype(linearSwigluKernels) *kernelsOf,
+                          ArrayRef<CudaProgram::Launch> launches) {
+    if (!shape.isTiled() || !contentOf(launches[0].args[0]).getElementType().isBF16())
+      return command.emitOpError("has rows of no whole units of 16 bytes of bf16");
+    auto make = [&](const std::string &name) -> Kernels {
+      SwigluGemmKernels made = kernelsOf(shape, name);
+      std::vector<CudaKernel> kernels = {std::move(made.rows)};
+      if (arch.hasWarpgroups())
+        kernels.push_back(std::move(made.whole));
+      return kernels;
+    };
+    const std::string name = command.getCommandName().str();
+    return addTemplates(command, "lm." + name, name, make,
+                        launches.take_front(arch.hasWarpgroups() ? 2 : 1));
+  }
+
+  using Kernels = llvm::Expected<std::vector<CudaKernel>>;
+
+  // Adds the kernels that `make` returns for `command`, and the command's `launches`, whose kernel
+  // numbers start at the first of these kernels. A kernel's name is part of its text, so the
+  // kernels of a second shape are named NAME_2.
+  LogicalResult addTemplates(Operation *command, StringRef sourceOp, StringRef name,
+                             llvm::function_ref<Kernels(const std::string &name)> make,
+                             ArrayRef<CudaProgram::Launch> launches) {
+    for (int variant = 1;; ++variant) {
+      std::string given = variant == 1 ? name.str() : (name + "_" + llvm::Twine(variant)).str();
+      Kernels made = make(given);
+      if (!made)
+        return emitError(command->getLoc()) << llvm::toString(made.takeError());
+      if (llvm::any_of(*made, [&](const CudaKernel &kernel) {
+            return names.contains(kernel.name) && !templates.contains(kernel.source);
+          }))
+        continue; // another kernel already has one of these names
+      std::vector<size_t> indices;
+      for (CudaKernel &kernel : *made)
+        indices.push_back(indexOf(std::move(kernel), sourceOp));
+      for (CudaProgram::Launch launch : launches) {
+        launch.kernel = indices[launch.kernel];
+        program.launches[command].push_back(std::move(launch));
+      }
+      return success();
+    }
+  }
+
+  const CudaArch &arch;
+  const LongRows longRows;
+  // Per source text, its kernels, which differ only in their launch.
+  llvm::StringMap<std::vector<size_t>> templates;
+  llvm::StringSet<> names; // names of all kernels
+};
+
+} // namespace
 
 // Returns the scratch memory for a product d of `op` with sums of `k` terms.
 static RankedTensorType gemmScratchOf(Operation *op, RankedTensorType d, int64_t k,
