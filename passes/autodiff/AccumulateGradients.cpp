@@ -24,6 +24,19 @@ static constexpr StringRef kMiddle = "micro_middle";
 
 namespace {
 
+Value addedTo(OpBuilder &b, Value accumulator, Value contribution, bool backward) {
+  return lm::AddOp::create(b, contribution.getLoc(), accumulator, contribution, backward);
+}
+
+// Returns the op that computes `contribution` if it can add its result to an accumulator, else
+// null. If several ops add up `contribution`, returns the first of them.
+AccumulatingOpInterface accumulatingProducer(Value contribution) {
+  auto producer = dyn_cast_if_present<AccumulatingOpInterface>(contribution.getDefiningOp());
+  if (!producer || producer.getAccumulated() != contribution || !contribution.hasOneUse())
+    return {};
+  return producer.getAccumulator() ? accumulatingProducer(producer.getAccumulator()) : producer;
+}
+
 class Accumulator {
 public:
   Accumulator(func::FuncOp function, SymbolTable &symbols, llvm::StringMap<func::FuncOp> &variants)
@@ -31,11 +44,106 @@ public:
 
   // Replaces every lm.accumulate. With `storeFirst`, the first contribution to a variable
   // overwrites the variable; all others are added.
-  void run(bool storeFirst);
+  void run(bool storeFirst) {
+    Block &body = function.getBody().front();
+    llvm::StringMap<unsigned> contributions; // to each variable: how many are left to add
+    for (auto op : body.getOps<lm::AccumulateOp>())
+      ++contributions[op.getVariable()];
+
+    // For each call, the gradients to which it alone contributes: the called backward half can add
+    // them to the main gradients. Results of forward halves are added outside, because all
+    // micro-steps must call the same forward halves (LayerHalves.h).
+    llvm::MapVector<Operation *, llvm::SmallVector<lm::AccumulateOp>> calls;
+    for (auto op : body.getOps<lm::AccumulateOp>())
+      if (auto call = op.getValue().getDefiningOp<func::CallOp>();
+          !storeFirst && call && !call.getCallee().ends_with(".forward") &&
+          op.getValue().hasOneUse() && contributions[op.getVariable()] == 1)
+        calls[call].push_back(op);
+    for (auto &[operation, ops] : calls) {
+      auto call = cast<func::CallOp>(operation);
+      auto callee = symbols.lookup<func::FuncOp>(call.getCallee());
+      llvm::sort(ops, [](lm::AccumulateOp a, lm::AccumulateOp b) {
+        return cast<OpResult>(a.getValue()).getResultNumber() <
+               cast<OpResult>(b.getValue()).getResultNumber();
+      });
+      SmallVector<int64_t> indices;
+      for (lm::AccumulateOp op : ops)
+        indices.push_back(cast<OpResult>(op.getValue()).getResultNumber());
+      auto marked = callee->getAttrOfType<DenseI64ArrayAttr>("lm.accumulated");
+      if (marked && marked.asArrayRef() != ArrayRef<int64_t>(indices))
+        continue; // other calls accumulate other results
+      callee->setAttr("lm.accumulated", b.getDenseI64ArrayAttr(indices));
+      SmallVector<Value> operands(call.getOperands());
+      b.setInsertionPoint(call);
+      for (lm::AccumulateOp op : ops)
+        operands.push_back(
+            lm::LoadOp::create(b, op.getLoc(), op.getValue().getType(), op.getVariable()));
+      auto accumulating = lm::createCallLike(b, call, accumulatingVariant(callee), operands);
+      call.replaceAllUsesWith(accumulating.getResults());
+      call.erase();
+      for (lm::AccumulateOp op : ops) {
+        b.setInsertionPoint(op);
+        lm::StoreOp::create(b, op.getLoc(), op.getValue(), op.getVariable());
+        op.erase();
+      }
+    }
+
+    llvm::StringMap<Value> current; // the sum of each variable so far
+    for (auto op : llvm::make_early_inc_range(body.getOps<lm::AccumulateOp>())) {
+      Value &sum = current[op.getVariable()];
+      Value contribution = op.getValue();
+      if (!sum && !storeFirst) {
+        b.setInsertionPointToStart(&body);
+        sum = lm::LoadOp::create(b, op.getLoc(), contribution.getType(), op.getVariable());
+      }
+      sum = sum ? addTo(contribution, sum, op) : contribution;
+      if (--contributions[op.getVariable()] == 0) {
+        b.setInsertionPoint(op);
+        lm::StoreOp::create(b, op.getLoc(), sum, op.getVariable());
+      }
+      op.erase();
+    }
+  }
 
 private:
-  Value addTo(Value contribution, Value accumulator, lm::AccumulateOp before);
-  func::FuncOp accumulatingVariant(func::FuncOp callee);
+  // Returns accumulator + contribution. The op that computes the contribution adds it if it can;
+  // otherwise a sum is created before `before`.
+  Value addTo(Value contribution, Value accumulator, lm::AccumulateOp before) {
+    AccumulatingOpInterface producer = accumulatingProducer(contribution);
+    if (producer && accumulator.getDefiningOp()->isBeforeInBlock(producer)) {
+      producer.setAccumulator(accumulator);
+      return contribution;
+    }
+    b.setInsertionPoint(before);
+    return addedTo(b, accumulator, contribution, before.getBackward());
+  }
+
+  // Returns a copy of `callee`, a layer's backward half. For each result in the attribute
+  // `lm.accumulated` of `callee`, the copy takes an accumulator and returns the sum.
+  func::FuncOp accumulatingVariant(func::FuncOp callee) {
+    func::FuncOp &variant = variants[callee.getSymName()];
+    if (variant)
+      return variant;
+    OpBuilder::InsertionGuard guard(b);
+    variant = lm::cloneAs(b, callee, callee.getSymName() + ".accumulate", symbols);
+    auto accumulated = callee->getAttrOfType<DenseI64ArrayAttr>("lm.accumulated");
+    Block &body = variant.getBody().front();
+    auto ret = cast<func::ReturnOp>(body.getTerminator());
+    for (int64_t index : accumulated.asArrayRef()) {
+      OpOperand &result = ret->getOpOperand(unsigned(index));
+      Value contribution = result.get();
+      Value accumulator = body.addArgument(contribution.getType(), contribution.getLoc());
+      if (AccumulatingOpInterface producer = accumulatingProducer(contribution)) {
+        producer.setAccumulator(accumulator);
+        continue;
+      }
+      b.setInsertionPoint(ret);
+      result.set(addedTo(b, accumulator, contribution, /*backward=*/true));
+    }
+    variant.setFunctionType(
+        b.getFunctionType(body.getArgumentTypes(), callee.getFunctionType().getResults()));
+    return variant;
+  }
 
   func::FuncOp function;
   SymbolTable &symbols;
@@ -43,122 +151,6 @@ private:
   OpBuilder b;
 };
 
-} // namespace
-
-static Value addedTo(OpBuilder &b, Value accumulator, Value contribution, bool backward) {
-  return lm::AddOp::create(b, contribution.getLoc(), accumulator, contribution, backward);
-}
-
-// Returns the op that computes `contribution` if it can add its result to an accumulator, else
-// null. If several ops add up `contribution`, returns the first of them.
-static AccumulatingOpInterface accumulatingProducer(Value contribution) {
-  auto producer = dyn_cast_if_present<AccumulatingOpInterface>(contribution.getDefiningOp());
-  if (!producer || producer.getAccumulated() != contribution || !contribution.hasOneUse())
-    return {};
-  return producer.getAccumulator() ? accumulatingProducer(producer.getAccumulator()) : producer;
-}
-
-// Returns accumulator + contribution. The op that computes the contribution adds it if it can;
-// otherwise a sum is created before `before`.
-Value Accumulator::addTo(Value contribution, Value accumulator, lm::AccumulateOp before) {
-  AccumulatingOpInterface producer = accumulatingProducer(contribution);
-  if (producer && accumulator.getDefiningOp()->isBeforeInBlock(producer)) {
-    producer.setAccumulator(accumulator);
-    return contribution;
-  }
-  b.setInsertionPoint(before);
-  return addedTo(b, accumulator, contribution, before.getBackward());
-}
-
-// Returns a copy of `callee`, a layer's backward half. For each result in the attribute
-// `lm.accumulated` of `callee`, the copy takes an accumulator and returns the sum.
-func::FuncOp Accumulator::accumulatingVariant(func::FuncOp callee) {
-  func::FuncOp &variant = variants[callee.getSymName()];
-  if (variant)
-    return variant;
-  OpBuilder::InsertionGuard guard(b);
-  variant = lm::cloneAs(b, callee, callee.getSymName() + ".accumulate", symbols);
-  auto accumulated = callee->getAttrOfType<DenseI64ArrayAttr>("lm.accumulated");
-  Block &body = variant.getBody().front();
-  auto ret = cast<func::ReturnOp>(body.getTerminator());
-  for (int64_t index : accumulated.asArrayRef()) {
-    OpOperand &result = ret->getOpOperand(unsigned(index));
-    Value contribution = result.get();
-    Value accumulator = body.addArgument(contribution.getType(), contribution.getLoc());
-    if (AccumulatingOpInterface producer = accumulatingProducer(contribution)) {
-      producer.setAccumulator(accumulator);
-      continue;
-    }
-    b.setInsertionPoint(ret);
-    result.set(addedTo(b, accumulator, contribution, /*backward=*/true));
-  }
-  variant.setFunctionType(
-      b.getFunctionType(body.getArgumentTypes(), callee.getFunctionType().getResults()));
-  return variant;
-}
-
-void Accumulator::run(bool storeFirst) {
-  Block &body = function.getBody().front();
-  llvm::StringMap<unsigned> contributions; // to each variable: how many are left to add
-  for (auto op : body.getOps<lm::AccumulateOp>())
-    ++contributions[op.getVariable()];
-
-  // For each call, the gradients to which it alone contributes: the called backward half can add
-  // them to the main gradients. Results of forward halves are added outside, because all
-  // micro-steps must call the same forward halves (LayerHalves.h).
-  llvm::MapVector<Operation *, llvm::SmallVector<lm::AccumulateOp>> calls;
-  for (auto op : body.getOps<lm::AccumulateOp>())
-    if (auto call = op.getValue().getDefiningOp<func::CallOp>();
-        !storeFirst && call && !call.getCallee().ends_with(".forward") &&
-        op.getValue().hasOneUse() && contributions[op.getVariable()] == 1)
-      calls[call].push_back(op);
-  for (auto &[operation, ops] : calls) {
-    auto call = cast<func::CallOp>(operation);
-    auto callee = symbols.lookup<func::FuncOp>(call.getCallee());
-    llvm::sort(ops, [](lm::AccumulateOp a, lm::AccumulateOp b) {
-      return cast<OpResult>(a.getValue()).getResultNumber() <
-             cast<OpResult>(b.getValue()).getResultNumber();
-    });
-    SmallVector<int64_t> indices;
-    for (lm::AccumulateOp op : ops)
-      indices.push_back(cast<OpResult>(op.getValue()).getResultNumber());
-    auto marked = callee->getAttrOfType<DenseI64ArrayAttr>("lm.accumulated");
-    if (marked && marked.asArrayRef() != ArrayRef<int64_t>(indices))
-      continue; // other calls accumulate other results
-    callee->setAttr("lm.accumulated", b.getDenseI64ArrayAttr(indices));
-    SmallVector<Value> operands(call.getOperands());
-    b.setInsertionPoint(call);
-    for (lm::AccumulateOp op : ops)
-      operands.push_back(
-          lm::LoadOp::create(b, op.getLoc(), op.getValue().getType(), op.getVariable()));
-    auto accumulating = lm::createCallLike(b, call, accumulatingVariant(callee), operands);
-    call.replaceAllUsesWith(accumulating.getResults());
-    call.erase();
-    for (lm::AccumulateOp op : ops) {
-      b.setInsertionPoint(op);
-      lm::StoreOp::create(b, op.getLoc(), op.getValue(), op.getVariable());
-      op.erase();
-    }
-  }
-
-  llvm::StringMap<Value> current; // the sum of each variable so far
-  for (auto op : llvm::make_early_inc_range(body.getOps<lm::AccumulateOp>())) {
-    Value &sum = current[op.getVariable()];
-    Value contribution = op.getValue();
-    if (!sum && !storeFirst) {
-      b.setInsertionPointToStart(&body);
-      sum = lm::LoadOp::create(b, op.getLoc(), contribution.getType(), op.getVariable());
-    }
-    sum = sum ? addTo(contribution, sum, op) : contribution;
-    if (--contributions[op.getVariable()] == 0) {
-      b.setInsertionPoint(op);
-      lm::StoreOp::create(b, op.getLoc(), sum, op.getVariable());
-    }
-    op.erase();
-  }
-}
-
-namespace {
 struct AccumulateGradientsPass
     : lmc::impl::AccumulateGradientsPassBase<AccumulateGradientsPass> {
   using AccumulateGradientsPassBase::AccumulateGradientsPassBase;

@@ -46,45 +46,13 @@ struct GroupKey {
   bool operator==(const GroupKey &other) const = default;
 };
 
-class StateFlattener {
-public:
-  StateFlattener(ModuleOp module, func::FuncOp optimizer)
-      : symbols(module), optimizer(optimizer), b(module.getContext()) {}
-
-  unsigned run();
-
-private:
-  using Group = SmallVector<OptimizerOpInterface>;
-
-  lm::VariableOp variableOf(Value loaded);
-  lm::VariableOp variableStored(Value value);
-  lm::VariableOp variableOf(const OptimizerUse &use) {
-    return use.operand ? variableOf(use.operand) : variableStored(use.result);
-  }
-  bool mayFlatten(OptimizerOpInterface step);
-  bool normsTakeAllOrNone(const Group &group);
-  lm::VariableOp makeStorage(StringRef name, ArrayRef<lm::VariableOp> parameters,
-                             ArrayRef<lm::VariableOp> members);
-  SmallVector<lm::VariableOp> makeStorages(StringRef name, const Group &group);
-  void flatten(unsigned index, Group &group);
-  void takeNormsOf(const Group &group, OptimizerOpInterface flat);
-  void erase(OptimizerOpInterface step);
-  void replaceParts(Operation *user, ArrayRef<Value> old, Value whole);
-
-  SymbolTable symbols;
-  func::FuncOp optimizer;
-  OpBuilder b;
-};
-
-} // namespace
-
 // Returns the three values of an optimizer step from which norms are computed.
-static SmallVector<Value> partsOf(OptimizerOpInterface step) {
+SmallVector<Value> partsOf(OptimizerOpInterface step) {
   return {step->getOperand(1), step.getUpdateSums(), step.getParameterSums()};
 }
 
 // Returns the values of all steps, in one list for each of these three kinds.
-static SmallVector<SmallVector<Value>, 3> partsOf(ArrayRef<OptimizerOpInterface> group) {
+SmallVector<SmallVector<Value>, 3> partsOf(ArrayRef<OptimizerOpInterface> group) {
   SmallVector<SmallVector<Value>, 3> parts(3);
   for (OptimizerOpInterface step : group)
     for (auto [kind, value] : llvm::enumerate(partsOf(step)))
@@ -92,182 +60,194 @@ static SmallVector<SmallVector<Value>, 3> partsOf(ArrayRef<OptimizerOpInterface>
   return parts;
 }
 
-static int64_t elementsOf(lm::VariableOp variable) {
-  return tensorTypeOf(variable).getNumElements();
-}
+int64_t elementsOf(lm::VariableOp variable) { return tensorTypeOf(variable).getNumElements(); }
 
-lm::VariableOp StateFlattener::variableOf(Value loaded) {
-  auto load = loaded.getDefiningOp<lm::LoadOp>();
-  return load ? symbols.lookup<lm::VariableOp>(load.getVariable()) : lm::VariableOp();
-}
-
-lm::VariableOp StateFlattener::variableStored(Value value) {
-  for (Operation *user : value.getUsers())
-    if (auto store = dyn_cast<lm::StoreOp>(user))
-      return symbols.lookup<lm::VariableOp>(store.getVariable());
-  return {};
-}
-
-// Returns true if `step` treats all elements alike, and reads and writes whole variables that are
-// not yet part of a storage.
-bool StateFlattener::mayFlatten(OptimizerOpInterface step) {
-  return !step->hasAttr(lm::kMatrices) &&
-         llvm::all_of(step.getUses(), [&](const OptimizerUse &use) {
-           lm::VariableOp variable = variableOf(use);
-           return variable && !variable.getStorage() &&
-                  (!use.result || variableStored(use.result) == variable);
-         });
-}
-
-// Creates the storage of `members`, one variable for each of `parameters`. A member has one element
-// for every `share` elements of its parameter (256 for scales, else 1).
-lm::VariableOp StateFlattener::makeStorage(StringRef name, ArrayRef<lm::VariableOp> parameters,
-                                           ArrayRef<lm::VariableOp> members) {
-  lm::VariableOp first = members.front();
-  int64_t share = elementsOf(parameters.front()) / elementsOf(first), elements = 0;
-  for (auto [parameter, place] : llvm::zip(parameters, members)) {
-    lm::VariableOp member = place;
-    assert(elements % share == 0 && elementsOf(parameter) == elementsOf(member) * share);
-    member.setStorage(name);
-    member.setStorageOffset(elements / share);
-    elements += llvm::alignTo(elementsOf(parameter), kAlignment);
-  }
-  Type element = tensorTypeOf(first).getElementType();
-  int64_t rows = llvm::divideCeil(elements, kColumns);
-  auto type = RankedTensorType::get({rows, kColumns / share}, element);
-  b.setInsertionPoint(first);
-  auto storage =
-      lm::VariableOp::create(b, first.getLoc(), name, first.getKind(), type,
-                             lm::InitAttr::get(b.getContext(), lm::InitKind::None));
-  storage.setAnonymous(true);
-  symbols.insert(storage);
-  return storage;
-}
-
-// Returns the storages of a group of steps, in the order of getUses().
-SmallVector<lm::VariableOp> StateFlattener::makeStorages(StringRef name, const Group &group) {
-  SmallVector<SmallVector<lm::VariableOp>> members;
-  for (OptimizerOpInterface step : group)
-    for (auto [number, use] : llvm::enumerate(step.getUses())) {
-      members.resize(std::max(members.size(), number + 1));
-      members[number].push_back(variableOf(use));
-    }
-  SmallVector<lm::VariableOp> storages;
-  for (const auto &variables : members) {
-    lm::VariableOp first = variables.front();
-    storages.push_back(
-        makeStorage(lm::stateName(name, first.getKind()), members.front(), variables));
-  }
-  return storages;
-}
-
-// Replaces the operands `old` of a norm by `whole`.
-void StateFlattener::replaceParts(Operation *user, ArrayRef<Value> old, Value whole) {
-  SmallVector<Value> operands;
-  for (Value operand : user->getOperands()) {
-    if (operand == old.front())
-      operands.push_back(whole);
-    else if (!llvm::is_contained(old, operand))
-      operands.push_back(operand);
-  }
-  user->setOperands(operands);
-}
-
-void StateFlattener::takeNormsOf(const Group &group, OptimizerOpInterface flat) {
-  for (Operation &op : optimizer.getBody().front())
-    if (isa<lm::GlobalNormOp, lm::NormOfPartsOp>(op))
-      for (auto [old, whole] : llvm::zip(partsOf(group), partsOf(flat)))
-        replaceParts(&op, old, whole);
-}
-
-void StateFlattener::erase(OptimizerOpInterface step) {
-  SmallVector<Operation *> loads;
-  for (const OptimizerUse &use : step.getUses())
-    if (use.operand)
-      loads.push_back(use.operand.getDefiningOp());
-  for (Value result : step->getResults())
-    for (Operation *user : llvm::make_early_inc_range(result.getUsers()))
-      user->erase(); // the users are stores, because nothing else reads a result
-  step->erase();
-  for (Operation *load : loads)
-    if (load->use_empty())
-      load->erase();
-}
-
-void StateFlattener::flatten(unsigned index, Group &group) {
-  OptimizerOpInterface first = group.front();
-  std::string name = "flat." + std::to_string(index);
-  SmallVector<lm::VariableOp> storages = makeStorages(name, group);
-
-  Location loc = NameLoc::get(b.getStringAttr(first.getStepName() + "/" + name));
-  IRMapping mapping;
-  for (auto [use, storage] : llvm::zip(first.getUses(), storages)) {
-    if (!use.operand)
-      continue;
-    if (use.result)
-      b.setInsertionPoint(first);
-    else
-      b.setInsertionPointToStart(&optimizer.getBody().front()); // for the gradient norm
-    mapping.map(use.operand, lm::LoadOp::create(b, loc, storage.getType(), storage.getSymName()));
-  }
-  b.setInsertionPoint(first);
-  auto flat = cast<OptimizerOpInterface>(b.clone(*first.getOperation(), mapping));
-  flat->setLoc(loc);
-  for (auto [use, storage] : llvm::zip(flat.getUses(), storages)) {
-    if (!use.result)
-      continue;
-    use.result.setType(tensorTypeOf(storage));
-    lm::StoreOp::create(b, loc, use.result, storage.getSymName());
-  }
-  int64_t sums = flat.getNumSums(cast<RankedTensorType>(storages[0].getType()));
-  for (Value part : {flat.getUpdateSums(), flat.getParameterSums()})
-    part.setType(tensorTypeOf(part).clone(sums));
-
-  takeNormsOf(group, flat);
-  for (OptimizerOpInterface step : group)
-    erase(step);
-}
-
-static GroupKey keyOf(OptimizerOpInterface step) {
+GroupKey keyOf(OptimizerOpInterface step) {
   GroupKey key{step->getName(), SmallVector<Value>(step.getScalarOperands()), {}};
   for (const OptimizerUse &use : step.getUses())
     key.elements.push_back(getElementTypeOrSelf(use.operand ? use.operand : use.result));
   return key;
 }
 
-// Returns true if each norm in the function covers either all steps of the group or none of them.
-bool StateFlattener::normsTakeAllOrNone(const Group &group) {
-  return llvm::all_of(optimizer.getBody().front(), [&](Operation &op) {
-    if (!isa<lm::GlobalNormOp, lm::NormOfPartsOp>(op))
-      return true;
-    return llvm::all_of(partsOf(group), [&](ArrayRef<Value> values) {
-      int64_t taken = llvm::count_if(values, [&](Value value) {
-        return llvm::is_contained(op.getOperands(), value);
-      });
-      return taken == 0 || taken == int64_t(values.size());
-    });
-  });
-}
+class StateFlattener {
+public:
+  StateFlattener(ModuleOp module, func::FuncOp optimizer)
+      : symbols(module), optimizer(optimizer), b(module.getContext()) {}
 
-unsigned StateFlattener::run() {
-  SmallVector<std::pair<GroupKey, Group>> groups;
-  for (auto step : optimizer.getBody().front().getOps<OptimizerOpInterface>()) {
-    if (!mayFlatten(step))
-      continue;
-    GroupKey key = keyOf(step);
-    auto it = llvm::find_if(groups, [&](auto &entry) { return entry.first == key; });
-    if (it == groups.end())
-      it = groups.insert(groups.end(), {key, {}});
-    it->second.push_back(step);
+  unsigned run() {
+    SmallVector<std::pair<GroupKey, Group>> groups;
+    for (auto step : optimizer.getBody().front().getOps<OptimizerOpInterface>()) {
+      if (!mayFlatten(step))
+        continue;
+      GroupKey key = keyOf(step);
+      auto it = llvm::find_if(groups, [&](auto &entry) { return entry.first == key; });
+      if (it == groups.end())
+        it = groups.insert(groups.end(), {key, {}});
+      it->second.push_back(step);
+    }
+    unsigned made = 0;
+    for (auto &[key, group] : groups)
+      if (normsTakeAllOrNone(group))
+        flatten(made++, group);
+    return made;
   }
-  unsigned made = 0;
-  for (auto &[key, group] : groups)
-    if (normsTakeAllOrNone(group))
-      flatten(made++, group);
-  return made;
-}
 
-namespace {
+private:
+  using Group = SmallVector<OptimizerOpInterface>;
+
+  lm::VariableOp variableOf(Value loaded) {
+    auto load = loaded.getDefiningOp<lm::LoadOp>();
+    return load ? symbols.lookup<lm::VariableOp>(load.getVariable()) : lm::VariableOp();
+  }
+
+  lm::VariableOp variableStored(Value value) {
+    for (Operation *user : value.getUsers())
+      if (auto store = dyn_cast<lm::StoreOp>(user))
+        return symbols.lookup<lm::VariableOp>(store.getVariable());
+    return {};
+  }
+
+  lm::VariableOp variableOf(const OptimizerUse &use) {
+    return use.operand ? variableOf(use.operand) : variableStored(use.result);
+  }
+
+  // Returns true if `step` treats all elements alike, and reads and writes whole variables that are
+  // not yet part of a storage.
+  bool mayFlatten(OptimizerOpInterface step) {
+    return !step->hasAttr(lm::kMatrices) &&
+           llvm::all_of(step.getUses(), [&](const OptimizerUse &use) {
+             lm::VariableOp variable = variableOf(use);
+             return variable && !variable.getStorage() &&
+                    (!use.result || variableStored(use.result) == variable);
+           });
+  }
+
+  // Returns true if each norm in the function covers either all steps of the group or none of them.
+  bool normsTakeAllOrNone(const Group &group) {
+    return llvm::all_of(optimizer.getBody().front(), [&](Operation &op) {
+      if (!isa<lm::GlobalNormOp, lm::NormOfPartsOp>(op))
+        return true;
+      return llvm::all_of(partsOf(group), [&](ArrayRef<Value> values) {
+        int64_t taken = llvm::count_if(
+            values, [&](Value value) { return llvm::is_contained(op.getOperands(), value); });
+        return taken == 0 || taken == int64_t(values.size());
+      });
+    });
+  }
+
+  // Creates the storage of `members`, one variable for each of `parameters`. A member has one
+  // element for every `share` elements of its parameter (256 for scales, else 1).
+  lm::VariableOp makeStorage(StringRef name, ArrayRef<lm::VariableOp> parameters,
+                             ArrayRef<lm::VariableOp> members) {
+    lm::VariableOp first = members.front();
+    int64_t share = elementsOf(parameters.front()) / elementsOf(first), elements = 0;
+    for (auto [parameter, place] : llvm::zip(parameters, members)) {
+      lm::VariableOp member = place;
+      assert(elements % share == 0 && elementsOf(parameter) == elementsOf(member) * share);
+      member.setStorage(name);
+      member.setStorageOffset(elements / share);
+      elements += llvm::alignTo(elementsOf(parameter), kAlignment);
+    }
+    Type element = tensorTypeOf(first).getElementType();
+    int64_t rows = llvm::divideCeil(elements, kColumns);
+    auto type = RankedTensorType::get({rows, kColumns / share}, element);
+    b.setInsertionPoint(first);
+    auto storage = lm::VariableOp::create(b, first.getLoc(), name, first.getKind(), type,
+                                          lm::InitAttr::get(b.getContext(), lm::InitKind::None));
+    storage.setAnonymous(true);
+    symbols.insert(storage);
+    return storage;
+  }
+
+  // Returns the storages of a group of steps, in the order of getUses().
+  SmallVector<lm::VariableOp> makeStorages(StringRef name, const Group &group) {
+    SmallVector<SmallVector<lm::VariableOp>> members;
+    for (OptimizerOpInterface step : group)
+      for (auto [number, use] : llvm::enumerate(step.getUses())) {
+        members.resize(std::max(members.size(), number + 1));
+        members[number].push_back(variableOf(use));
+      }
+    SmallVector<lm::VariableOp> storages;
+    for (const auto &variables : members) {
+      lm::VariableOp first = variables.front();
+      storages.push_back(
+          makeStorage(lm::stateName(name, first.getKind()), members.front(), variables));
+    }
+    return storages;
+  }
+
+  void flatten(unsigned index, Group &group) {
+    OptimizerOpInterface first = group.front();
+    std::string name = "flat." + std::to_string(index);
+    SmallVector<lm::VariableOp> storages = makeStorages(name, group);
+
+    Location loc = NameLoc::get(b.getStringAttr(first.getStepName() + "/" + name));
+    IRMapping mapping;
+    for (auto [use, storage] : llvm::zip(first.getUses(), storages)) {
+      if (!use.operand)
+        continue;
+      if (use.result)
+        b.setInsertionPoint(first);
+      else
+        b.setInsertionPointToStart(&optimizer.getBody().front()); // for the gradient norm
+      mapping.map(use.operand, lm::LoadOp::create(b, loc, storage.getType(), storage.getSymName()));
+    }
+    b.setInsertionPoint(first);
+    auto flat = cast<OptimizerOpInterface>(b.clone(*first.getOperation(), mapping));
+    flat->setLoc(loc);
+    for (auto [use, storage] : llvm::zip(flat.getUses(), storages)) {
+      if (!use.result)
+        continue;
+      use.result.setType(tensorTypeOf(storage));
+      lm::StoreOp::create(b, loc, use.result, storage.getSymName());
+    }
+    int64_t sums = flat.getNumSums(cast<RankedTensorType>(storages[0].getType()));
+    for (Value part : {flat.getUpdateSums(), flat.getParameterSums()})
+      part.setType(tensorTypeOf(part).clone(sums));
+
+    takeNormsOf(group, flat);
+    for (OptimizerOpInterface step : group)
+      erase(step);
+  }
+
+  void takeNormsOf(const Group &group, OptimizerOpInterface flat) {
+    for (Operation &op : optimizer.getBody().front())
+      if (isa<lm::GlobalNormOp, lm::NormOfPartsOp>(op))
+        for (auto [old, whole] : llvm::zip(partsOf(group), partsOf(flat)))
+          replaceParts(&op, old, whole);
+  }
+
+  void erase(OptimizerOpInterface step) {
+    SmallVector<Operation *> loads;
+    for (const OptimizerUse &use : step.getUses())
+      if (use.operand)
+        loads.push_back(use.operand.getDefiningOp());
+    for (Value result : step->getResults())
+      for (Operation *user : llvm::make_early_inc_range(result.getUsers()))
+        user->erase(); // the users are stores, because nothing else reads a result
+    step->erase();
+    for (Operation *load : loads)
+      if (load->use_empty())
+        load->erase();
+  }
+
+  // Replaces the operands `old` of a norm by `whole`.
+  void replaceParts(Operation *user, ArrayRef<Value> old, Value whole) {
+    SmallVector<Value> operands;
+    for (Value operand : user->getOperands()) {
+      if (operand == old.front())
+        operands.push_back(whole);
+      else if (!llvm::is_contained(old, operand))
+        operands.push_back(operand);
+    }
+    user->setOperands(operands);
+  }
+
+  SymbolTable symbols;
+  func::FuncOp optimizer;
+  OpBuilder b;
+};
+
 struct FlattenStatePass : lmc::impl::FlattenStatePassBase<FlattenStatePass> {
   void runOnOperation() override {
     auto optimizer = getOperation().lookupSymbol<func::FuncOp>(names::kOptimizer);

@@ -21,15 +21,140 @@ using namespace lmc;
 
 namespace {
 
+// Returns true if the MLP's activation reads the op's result, directly or through a view.
+bool feedsActivation(Operation *op) {
+  return llvm::any_of(op->getUsers(), [](Operation *user) {
+    return user->hasTrait<lm::MlpActivation>() || (isView(user) && feedsActivation(user));
+  });
+}
+
+bool mayRunAgain(Operation *op, StringRef mode) {
+  if (mode == "block" || isFreeToRecompute(op))
+    return true;
+  return mode == "full" && isa<lm::LinearOp, lm::MatmulOp>(op) && feedsActivation(op);
+}
+
+std::string nameOf(Operation *op) {
+  auto name = dyn_cast<NameLoc>(op->getLoc());
+  return name ? name.getName().str() : op->getName().getStringRef().str();
+}
+
 class LayerAnalysis {
 public:
-  LayerAnalysis(func::FuncOp layer, func::FuncOp forward, OpCost cost);
+  LayerAnalysis(func::FuncOp layer, func::FuncOp forward, OpCost cost)
+      : layer(layer), forward(forward), layerResults(layer.getNumResults()) {
+    Block &body = forward.getBody().front();
+    OperandRange returned = body.getTerminator()->getOperands();
+    llvm::SmallPtrSet<Value, 4> atHand(body.args_begin(), body.args_end());
+    atHand.insert(returned.begin(), returned.begin() + layerResults);
+    auto add = [&](Value value, BlockRecomputeProblem::Value entry) {
+      ids[value] = int(problem.values.size());
+      problem.values.push_back(entry);
+    };
+    for (Value argument : body.getArguments())
+      add(argument, {});
+    for (Operation &op : body.without_terminator()) {
+      BlockRecomputeProblem::Op entry;
+      llvm::SmallSetVector<Value, 8> reads(op.operand_begin(), op.operand_end());
+      for (Value operand : reads)
+        entry.reads.push_back(ids.lookup(operand));
+      // In the problem, an op that is free to recompute costs nothing, so that it is recomputed
+      // wherever that saves bytes. `seconds` has its real cost.
+      seconds.push_back(cost(&op));
+      entry.seconds = isFreeToRecompute(&op) ? 0 : seconds.back();
+      entry.allowed = mayRecompute(&op);
+      for (Value result : op.getResults()) {
+        Value viewed = viewedValue(result);
+        if (atHand.contains(result))
+          add(result, {});
+        else
+          add(result, {atHand.contains(viewed) ? 0 : bytesOf(viewed), int(ops.size())});
+      }
+      problem.ops.push_back(std::move(entry));
+      ops.push_back(&op);
+    }
+    llvm::SetVector<Value> needed;
+    for (Value value : returned.drop_front(layerResults))
+      if (!atHand.contains(value))
+        needed.insert(value);
+    for (Value value : needed)
+      problem.needed.push_back(ids.lookup(value));
+  }
 
-  FailureOr<RecomputeKind> run();
+  FailureOr<RecomputeKind> run() {
+    RecomputeKind kind;
+    kind.layer = layer.getSymName().str();
+    for (Operation *op : ops)
+      kind.forwardFlops += forwardFlops(op);
+    std::vector<BlockRecomputeOption> hull;
+    for (StringRef mode : kRecomputeModes) {
+      FailureOr<std::vector<BlockRecomputeOption>> found = solve(mode);
+      if (failed(found))
+        return failure();
+      kind.options.push_back(describe(mode.str(), found->back()));
+      hull = std::move(*found); // the last mode, "block", allows every op
+    }
+    uint64_t mostBytes = kind.options.front().keptBytes;
+    for (const BlockRecomputeOption &point : hull) {
+      RecomputeOption option = describe(
+          "hull" + std::to_string(kind.options.size() - std::size(kRecomputeModes) + 1), point);
+      bool known = llvm::any_of(kind.options, [&](const RecomputeOption &other) {
+        return other.keptBytes <= option.keptBytes && other.seconds <= option.seconds;
+      });
+      if (!known && option.keptBytes < mostBytes)
+        kind.options.push_back(std::move(option));
+    }
+    // If memory is left, values that are free to recompute may be kept, too.
+    FailureOr<std::vector<BlockRecomputeOption>> kept = solve("none", /*freeOpsCost=*/true);
+    if (failed(kept))
+      return failure();
+    size_t keeps = 0;
+    for (const BlockRecomputeOption &point : *kept) {
+      RecomputeOption option = describe("keep" + std::to_string(keeps + 1), point);
+      if (option.keptBytes <= mostBytes || option.seconds >= kind.options.front().seconds)
+        continue;
+      kind.options.push_back(std::move(option));
+      ++keeps;
+    }
+    return kind;
+  }
 
 private:
-  FailureOr<std::vector<BlockRecomputeOption>> solve(StringRef mode, bool freeOpsCost = false);
-  RecomputeOption describe(std::string name, const BlockRecomputeOption &found);
+  // Solves the problem in which only the ops that `mode` allows may be recomputed. The last option
+  // keeps the fewest bytes. With `freeOpsCost`, ops that are free to recompute have real costs.
+  FailureOr<std::vector<BlockRecomputeOption>> solve(StringRef mode, bool freeOpsCost = false) {
+    BlockRecomputeProblem restricted = problem;
+    for (auto [op, entry, cost] : llvm::zip_equal(ops, restricted.ops, seconds)) {
+      entry.allowed &= mayRunAgain(op, mode);
+      if (freeOpsCost)
+        entry.seconds = cost;
+    }
+    if (Result<void> sound = restricted.check(); !sound)
+      return forward.emitError("cannot be analysed for recompute: ") << sound.error().message;
+    std::vector<BlockRecomputeOption> found = blockRecomputeOptions(restricted);
+    for (const BlockRecomputeOption &option : found)
+      if (Result<void> right = option.verify(restricted); !right)
+        return forward.emitError("got a wrong recompute option: ") << right.error().message;
+    return found;
+  }
+
+  RecomputeOption describe(std::string name, const BlockRecomputeOption &found) {
+    SmallVector<Operation *> chosen;
+    for (int index : found.recomputed)
+      chosen.push_back(ops[size_t(index)]);
+    RecomputePlan plan = planRecompute(forward, layerResults, chosen);
+    RecomputeOption option;
+    option.name = std::move(name);
+    option.keptBytes = keptBytes(forward, layerResults, plan);
+    for (auto [index, op] : llvm::enumerate(ops))
+      if (plan.recomputed.contains(op)) {
+        option.recomputed.push_back(int64_t(index));
+        option.ops.push_back(nameOf(op));
+        option.seconds += seconds[index];
+        option.flops += forwardFlops(op);
+      }
+    return option;
+  }
 
   func::FuncOp layer, forward;
   unsigned layerResults;
@@ -39,139 +164,24 @@ private:
   llvm::DenseMap<Value, int> ids;
 };
 
-} // namespace
+struct AnalyzeRecomputePass : lmc::impl::AnalyzeRecomputePassBase<AnalyzeRecomputePass> {
+  using AnalyzeRecomputePassBase::AnalyzeRecomputePassBase;
 
-LayerAnalysis::LayerAnalysis(func::FuncOp layer, func::FuncOp forward, OpCost cost)
-    : layer(layer), forward(forward), layerResults(layer.getNumResults()) {
-  Block &body = forward.getBody().front();
-  OperandRange returned = body.getTerminator()->getOperands();
-  llvm::SmallPtrSet<Value, 4> atHand(body.args_begin(), body.args_end());
-  atHand.insert(returned.begin(), returned.begin() + layerResults);
-  auto add = [&](Value value, BlockRecomputeProblem::Value entry) {
-    ids[value] = int(problem.values.size());
-    problem.values.push_back(entry);
-  };
-  for (Value argument : body.getArguments())
-    add(argument, {});
-  for (Operation &op : body.without_terminator()) {
-    BlockRecomputeProblem::Op entry;
-    llvm::SmallSetVector<Value, 8> reads(op.operand_begin(), op.operand_end());
-    for (Value operand : reads)
-      entry.reads.push_back(ids.lookup(operand));
-    // In the problem, an op that is free to recompute costs nothing, so that it is recomputed
-    // wherever that saves bytes. `seconds` has its real cost.
-    seconds.push_back(cost(&op));
-    entry.seconds = isFreeToRecompute(&op) ? 0 : seconds.back();
-    entry.allowed = mayRecompute(&op);
-    for (Value result : op.getResults()) {
-      Value viewed = viewedValue(result);
-      if (atHand.contains(result))
-        add(result, {});
-      else
-        add(result, {atHand.contains(viewed) ? 0 : bytesOf(viewed), int(ops.size())});
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    if (!(flopsPerSecond > 0) || !(bytesPerSecond > 0)) {
+      module.emitError("needs positive flops-per-second and bytes-per-second to price recompute");
+      return signalPassFailure();
     }
-    problem.ops.push_back(std::move(entry));
-    ops.push_back(&op);
-  }
-  llvm::SetVector<Value> needed;
-  for (Value value : returned.drop_front(layerResults))
-    if (!atHand.contains(value))
-      needed.insert(value);
-  for (Value value : needed)
-    problem.needed.push_back(ids.lookup(value));
-}
-
-// Returns true if the MLP's activation reads the op's result, directly or through a view.
-static bool feedsActivation(Operation *op) {
-  return llvm::any_of(op->getUsers(), [](Operation *user) {
-    return user->hasTrait<lm::MlpActivation>() || (isView(user) && feedsActivation(user));
-  });
-}
-
-static bool mayRunAgain(Operation *op, StringRef mode) {
-  if (mode == "block" || isFreeToRecompute(op))
-    return true;
-  return mode == "full" && isa<lm::LinearOp, lm::MatmulOp>(op) && feedsActivation(op);
-}
-
-// Solves the problem in which only the ops that `mode` allows may be recomputed. The last option
-// keeps the fewest bytes. With `freeOpsCost`, ops that are free to recompute have their real cost.
-FailureOr<std::vector<BlockRecomputeOption>> LayerAnalysis::solve(StringRef mode, bool freeOpsCost) {
-  BlockRecomputeProblem restricted = problem;
-  for (auto [op, entry, cost] : llvm::zip_equal(ops, restricted.ops, seconds)) {
-    entry.allowed &= mayRunAgain(op, mode);
-    if (freeOpsCost)
-      entry.seconds = cost;
-  }
-  if (Result<void> sound = restricted.check(); !sound)
-    return forward.emitError("cannot be analysed for recompute: ") << sound.error().message;
-  std::vector<BlockRecomputeOption> found = blockRecomputeOptions(restricted);
-  for (const BlockRecomputeOption &option : found)
-    if (Result<void> right = option.verify(restricted); !right)
-      return forward.emitError("got a wrong recompute option: ") << right.error().message;
-  return found;
-}
-
-static std::string nameOf(Operation *op) {
-  auto name = dyn_cast<NameLoc>(op->getLoc());
-  return name ? name.getName().str() : op->getName().getStringRef().str();
-}
-
-RecomputeOption LayerAnalysis::describe(std::string name, const BlockRecomputeOption &found) {
-  SmallVector<Operation *> chosen;
-  for (int index : found.recomputed)
-    chosen.push_back(ops[size_t(index)]);
-  RecomputePlan plan = planRecompute(forward, layerResults, chosen);
-  RecomputeOption option;
-  option.name = std::move(name);
-  option.keptBytes = keptBytes(forward, layerResults, plan);
-  for (auto [index, op] : llvm::enumerate(ops))
-    if (plan.recomputed.contains(op)) {
-      option.recomputed.push_back(int64_t(index));
-      option.ops.push_back(nameOf(op));
-      option.seconds += seconds[index];
-      option.flops += forwardFlops(op);
-    }
-  return option;
-}
-
-FailureOr<RecomputeKind> LayerAnalysis::run() {
-  RecomputeKind kind;
-  kind.layer = layer.getSymName().str();
-  for (Operation *op : ops)
-    kind.forwardFlops += forwardFlops(op);
-  std::vector<BlockRecomputeOption> hull;
-  for (StringRef mode : kRecomputeModes) {
-    FailureOr<std::vector<BlockRecomputeOption>> found = solve(mode);
-    if (failed(found))
-      return failure();
-    kind.options.push_back(describe(mode.str(), found->back()));
-    hull = std::move(*found); // the last mode, "block", allows every op
-  }
-  uint64_t mostBytes = kind.options.front().keptBytes;
-  for (const BlockRecomputeOption &point : hull) {
-    RecomputeOption option = describe(
-        "hull" + std::to_string(kind.options.size() - std::size(kRecomputeModes) + 1), point);
-    bool known = llvm::any_of(kind.options, [&](const RecomputeOption &other) {
-      return other.keptBytes <= option.keptBytes && other.seconds <= option.seconds;
+    FailureOr<RecomputeOptions> options = analyzeRecompute(module, [&](Operation *op) {
+      return modelledSeconds(op, {flopsPerSecond, bytesPerSecond, 0});
     });
-    if (!known && option.keptBytes < mostBytes)
-      kind.options.push_back(std::move(option));
+    if (failed(options))
+      return signalPassFailure();
+    writeRecomputeOptions(module, *options);
   }
-  // If memory is left, values that are free to recompute may be kept, too.
-  FailureOr<std::vector<BlockRecomputeOption>> kept = solve("none", /*freeOpsCost=*/true);
-  if (failed(kept))
-    return failure();
-  size_t keeps = 0;
-  for (const BlockRecomputeOption &point : *kept) {
-    RecomputeOption option = describe("keep" + std::to_string(keeps + 1), point);
-    if (option.keptBytes <= mostBytes || option.seconds >= kind.options.front().seconds)
-      continue;
-    kind.options.push_back(std::move(option));
-    ++keeps;
-  }
-  return kind;
-}
+};
+} // namespace
 
 FailureOr<RecomputeOptions> lmc::analyzeRecompute(ModuleOp module, OpCost cost) {
   SymbolTable symbols(module);
@@ -192,23 +202,3 @@ FailureOr<RecomputeOptions> lmc::analyzeRecompute(ModuleOp module, OpCost cost) 
   }
   return options;
 }
-
-namespace {
-struct AnalyzeRecomputePass : lmc::impl::AnalyzeRecomputePassBase<AnalyzeRecomputePass> {
-  using AnalyzeRecomputePassBase::AnalyzeRecomputePassBase;
-
-  void runOnOperation() override {
-    ModuleOp module = getOperation();
-    if (!(flopsPerSecond > 0) || !(bytesPerSecond > 0)) {
-      module.emitError("needs positive flops-per-second and bytes-per-second to price recompute");
-      return signalPassFailure();
-    }
-    FailureOr<RecomputeOptions> options = analyzeRecompute(module, [&](Operation *op) {
-      return modelledSeconds(op, {flopsPerSecond, bytesPerSecond, 0});
-    });
-    if (failed(options))
-      return signalPassFailure();
-    writeRecomputeOptions(module, *options);
-  }
-};
-} // namespace

@@ -35,18 +35,186 @@ struct Variant {
   SmallVector<std::pair<unsigned, Value>> reads;
 };
 
+std::string variantName(func::FuncOp half, StringRef option) {
+  return (half.getSymName() + "." + option).str();
+}
+
+// Returns the first op of `body` that reads one of `values`, or null.
+Operation *firstReader(Block &body, ArrayRef<BlockArgument> values) {
+  Operation *first = nullptr;
+  for (Value value : values)
+    for (Operation *user : value.getUsers())
+      if (Operation *op = body.findAncestorOpInBlock(*user); !first || op->isBeforeInBlock(first))
+        first = op;
+  return first;
+}
+
 class Recomputer {
 public:
   Recomputer(ModuleOp module, const RecomputeOptions &options)
       : module(module), symbols(module), options(options), b(module) {}
 
-  LogicalResult run(ArrayRef<int64_t> choice);
+  LogicalResult run(ArrayRef<int64_t> choice) {
+    for (auto function : module.getOps<func::FuncOp>())
+      for (auto [layer, call] : llvm::enumerate(forwardCalls(function, symbols))) {
+        const RecomputeKind &kind = options.kinds[size_t(options.layers[layer])];
+        if (failed(rewrite(call, kind.options[size_t(choice[layer])])))
+          return failure();
+      }
+    module.walk([&](func::CallOp call) {
+      replaced.remove(symbols.lookup<func::FuncOp>(call.getCallee()));
+    });
+    for (func::FuncOp half : replaced)
+      symbols.erase(half);
+    return success();
+  }
 
 private:
-  LogicalResult rewrite(func::CallOp forwardCall, const RecomputeOption &option);
-  FailureOr<const Variant *> variantOf(func::FuncOp forward, const RecomputeOption &option);
+  // Replaces the calls of a layer's forward half and of the backward half that reads its results.
+  LogicalResult rewrite(func::CallOp forwardCall, const RecomputeOption &option) {
+    auto forward = symbols.lookup<func::FuncOp>(forwardCall.getCallee());
+    FailureOr<const Variant *> found = variantOf(forward, option);
+    if (failed(found))
+      return failure();
+    const Variant &variant = **found;
+    func::CallOp backwardCall = backwardCallOf(forwardCall, symbols);
+    replaced.insert(forward);
+    b.setInsertionPoint(forwardCall);
+    auto lean = lm::createCallLike(b, forwardCall, variant.forward, forwardCall.getOperands());
+    if (backwardCall) {
+      SmallVector<int> resultOfArgument;
+      SmallVector<Value> operands;
+      for (Value operand : backwardCall.getOperands()) {
+        auto result = dyn_cast<OpResult>(operand);
+        bool saved = result && result.getOwner() == forwardCall.getOperation();
+        resultOfArgument.push_back(saved ? int(result.getResultNumber()) : -1);
+        if (!saved || variant.newIndex[result.getResultNumber()] >= 0)
+          operands.push_back(operand);
+      }
+      auto backward = symbols.lookup<func::FuncOp>(backwardCall.getCallee());
+      replaced.insert(backward);
+      func::FuncOp copy = backwardVariant(backward, variant, variantName(backward, option.name),
+                                          forward, resultOfArgument);
+      for (unsigned argument : variant.plan.arguments)
+        operands.push_back(forwardCall.getOperand(argument));
+      for (auto [index, value] : variant.reads)
+        operands.push_back(lean.getResult(index));
+      b.setInsertionPoint(backwardCall);
+      auto again = lm::createCallLike(b, backwardCall, copy, operands);
+      backwardCall.replaceAllUsesWith(again.getResults());
+      backwardCall.erase();
+    }
+    for (auto [index, kept] : llvm::enumerate(variant.newIndex))
+      if (kept >= 0)
+        forwardCall.getResult(unsigned(index)).replaceAllUsesWith(lean.getResult(unsigned(kept)));
+    forwardCall.erase();
+    return success();
+  }
+
+  FailureOr<const Variant *> variantOf(func::FuncOp forward, const RecomputeOption &option) {
+    std::string name = variantName(forward, option.name);
+    auto [it, inserted] = forwardVariants.try_emplace(name);
+    Variant &variant = it->second;
+    if (!inserted)
+      return &variant;
+    func::FuncOp layer = layerOf(forward, symbols);
+    auto ops =
+        llvm::to_vector(llvm::make_pointer_range(forward.getBody().front().without_terminator()));
+    SmallVector<Operation *> chosen;
+    for (int64_t index : option.recomputed) {
+      if (index < 0 || index >= int64_t(ops.size()))
+        return forward.emitError("has no op ")
+               << index << ", which recompute option '" << option.name
+               << "' names; run lm-analyze-recompute on the module as it is";
+      if (!mayRecompute(ops[size_t(index)]))
+        return ops[size_t(index)]->emitOpError("runs once only, but recompute option '")
+               << option.name << "' runs it again; leave it out of the option";
+      chosen.push_back(ops[size_t(index)]);
+    }
+    variant.plan = planRecompute(forward, layer.getNumResults(), chosen);
+    const llvm::SetVector<Value> &kept = variant.plan.kept;
+    auto indexOf = [&](Value value) { return unsigned(llvm::find(kept, value) - kept.begin()); };
+    for (Value result : forward.getBody().front().getTerminator()->getOperands())
+      variant.newIndex.push_back(kept.contains(result) ? int(indexOf(result)) : -1);
+    llvm::SetVector<Value> reads;
+    for (Operation *op : variant.plan.recomputed)
+      for (Value operand : op->getOperands())
+        if (!isa<BlockArgument>(operand) && kept.contains(operand) && reads.insert(operand))
+          variant.reads.push_back({indexOf(operand), operand});
+
+    b.setInsertionPointAfter(forward);
+    IRMapping mapping;
+    variant.forward = cast<func::FuncOp>(b.clone(*forward, mapping));
+    variant.forward.setSymName(name);
+    symbols.insert(variant.forward);
+    Block &body = variant.forward.getBody().front();
+    auto values = llvm::map_to_vector(kept, [&](Value value) { return mapping.lookup(value); });
+    cast<func::ReturnOp>(body.getTerminator()).getOperandsMutable().assign(values);
+    variant.forward.setFunctionType(
+        b.getFunctionType(forward.getFunctionType().getInputs(), ValueRange(values).getTypes()));
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body)))
+      if (isOpTriviallyDead(&op))
+        op.erase();
+    return &variant;
+  }
+
+  // Returns a copy of `backward` that recomputes the values which the forward half no longer
+  // returns. Argument i of `backward` gets the forward half's result resultOfArgument[i], or
+  // another value if that is -1.
   func::FuncOp backwardVariant(func::FuncOp backward, const Variant &variant, StringRef name,
-                               func::FuncOp forward, ArrayRef<int> resultOfArgument);
+                               func::FuncOp forward, ArrayRef<int> resultOfArgument) {
+    func::FuncOp &copy = backwardVariants[name];
+    if (copy)
+      return copy;
+    copy = lm::cloneAs(b, backward, name, symbols);
+    Block &body = copy.getBody().front();
+
+    IRMapping mapping; // values of the forward half -> values of this function
+    for (unsigned argument : variant.plan.arguments) {
+      Value outer = forward.getArgument(argument);
+      mapping.map(outer, body.addArgument(outer.getType(), outer.getLoc()));
+    }
+    for (auto [index, value] : variant.reads)
+      mapping.map(value, body.addArgument(value.getType(), value.getLoc()));
+
+    // Until the recomputed ops are cloned, temporary arguments stand for their results.
+    unsigned firstPlaceholder = body.getNumArguments();
+    llvm::MapVector<Operation *, SmallVector<BlockArgument>> placeholders;
+    for (Operation *op : variant.plan.recomputed)
+      for (Value value : op->getResults()) {
+        placeholders[op].push_back(body.addArgument(value.getType(), value.getLoc()));
+        mapping.map(value, placeholders[op].back());
+      }
+    OperandRange returned = forward.getBody().front().getTerminator()->getOperands();
+    llvm::BitVector dropped(body.getNumArguments());
+    dropped.set(firstPlaceholder, body.getNumArguments());
+    for (auto [argument, result] : llvm::enumerate(resultOfArgument)) {
+      if (result < 0 || variant.newIndex[size_t(result)] >= 0)
+        continue;
+      body.getArgument(unsigned(argument))
+          .replaceAllUsesWith(mapping.lookup(returned[unsigned(result)]));
+      dropped.set(unsigned(argument));
+    }
+    // Each clone is inserted right before its first reader, so ops are cloned from the last to the
+    // first.
+    for (Operation *op : llvm::reverse(variant.plan.recomputed)) {
+      Operation *reader = firstReader(body, placeholders[op]);
+      if (!reader)
+        continue;
+      b.setInsertionPoint(reader);
+      Operation *again = b.clone(*op, mapping);
+      if (auto step = dyn_cast<StepOpInterface>(again))
+        step.setBackward(true);
+      for (auto [placeholder, result] : llvm::zip_equal(placeholders[op], again->getResults()))
+        placeholder.replaceAllUsesWith(result);
+      for (auto [value, placeholder] : llvm::zip_equal(op->getResults(), placeholders[op]))
+        mapping.map(value, placeholder); // undoes the mapping that clone() added
+    }
+    body.eraseArguments(dropped);
+    copy.setFunctionType(
+        b.getFunctionType(body.getArgumentTypes(), backward.getFunctionType().getResults()));
+    return copy;
+  }
 
   ModuleOp module;
   SymbolTable symbols;
@@ -57,186 +225,6 @@ private:
   llvm::SetVector<func::FuncOp> replaced; // the halves whose calls were replaced
 };
 
-} // namespace
-
-static std::string variantName(func::FuncOp half, StringRef option) {
-  return (half.getSymName() + "." + option).str();
-}
-
-FailureOr<const Variant *> Recomputer::variantOf(func::FuncOp forward,
-                                                 const RecomputeOption &option) {
-  std::string name = variantName(forward, option.name);
-  auto [it, inserted] = forwardVariants.try_emplace(name);
-  Variant &variant = it->second;
-  if (!inserted)
-    return &variant;
-  func::FuncOp layer = layerOf(forward, symbols);
-  auto ops =
-      llvm::to_vector(llvm::make_pointer_range(forward.getBody().front().without_terminator()));
-  SmallVector<Operation *> chosen;
-  for (int64_t index : option.recomputed) {
-    if (index < 0 || index >= int64_t(ops.size()))
-      return forward.emitError("has no op ")
-             << index << ", which recompute option '" << option.name
-             << "' names; run lm-analyze-recompute on the module as it is";
-    if (!mayRecompute(ops[size_t(index)]))
-      return ops[size_t(index)]->emitOpError("runs once only, but recompute option '")
-             << option.name << "' runs it again; leave it out of the option";
-    chosen.push_back(ops[size_t(index)]);
-  }
-  variant.plan = planRecompute(forward, layer.getNumResults(), chosen);
-  const llvm::SetVector<Value> &kept = variant.plan.kept;
-  auto indexOf = [&](Value value) { return unsigned(llvm::find(kept, value) - kept.begin()); };
-  for (Value result : forward.getBody().front().getTerminator()->getOperands())
-    variant.newIndex.push_back(kept.contains(result) ? int(indexOf(result)) : -1);
-  llvm::SetVector<Value> reads;
-  for (Operation *op : variant.plan.recomputed)
-    for (Value operand : op->getOperands())
-      if (!isa<BlockArgument>(operand) && kept.contains(operand) && reads.insert(operand))
-        variant.reads.push_back({indexOf(operand), operand});
-
-  b.setInsertionPointAfter(forward);
-  IRMapping mapping;
-  variant.forward = cast<func::FuncOp>(b.clone(*forward, mapping));
-  variant.forward.setSymName(name);
-  symbols.insert(variant.forward);
-  Block &body = variant.forward.getBody().front();
-  auto values = llvm::map_to_vector(kept, [&](Value value) { return mapping.lookup(value); });
-  cast<func::ReturnOp>(body.getTerminator()).getOperandsMutable().assign(values);
-  variant.forward.setFunctionType(
-      b.getFunctionType(forward.getFunctionType().getInputs(), ValueRange(values).getTypes()));
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body)))
-    if (isOpTriviallyDead(&op))
-      op.erase();
-  return &variant;
-}
-
-// Returns the first op of `body` that reads one of `values`, or null.
-static Operation *firstReader(Block &body, ArrayRef<BlockArgument> values) {
-  Operation *first = nullptr;
-  for (Value value : values)
-    for (Operation *user : value.getUsers())
-      if (Operation *op = body.findAncestorOpInBlock(*user); !first || op->isBeforeInBlock(first))
-        first = op;
-  return first;
-}
-
-// Returns a copy of `backward` that recomputes the values which the forward half no longer returns.
-// Argument i of `backward` gets the forward half's result resultOfArgument[i], or another value
-// (-1).
-func::FuncOp Recomputer::backwardVariant(func::FuncOp backward, const Variant &variant,
-                                         StringRef name, func::FuncOp forward,
-                                         ArrayRef<int> resultOfArgument) {
-  func::FuncOp &copy = backwardVariants[name];
-  if (copy)
-    return copy;
-  copy = lm::cloneAs(b, backward, name, symbols);
-  Block &body = copy.getBody().front();
-
-  IRMapping mapping; // values of the forward half -> values of this function
-  for (unsigned argument : variant.plan.arguments) {
-    Value outer = forward.getArgument(argument);
-    mapping.map(outer, body.addArgument(outer.getType(), outer.getLoc()));
-  }
-  for (auto [index, value] : variant.reads)
-    mapping.map(value, body.addArgument(value.getType(), value.getLoc()));
-
-  // Until the recomputed ops are cloned, temporary arguments stand for their results.
-  unsigned firstPlaceholder = body.getNumArguments();
-  llvm::MapVector<Operation *, SmallVector<BlockArgument>> placeholders;
-  for (Operation *op : variant.plan.recomputed)
-    for (Value value : op->getResults()) {
-      placeholders[op].push_back(body.addArgument(value.getType(), value.getLoc()));
-      mapping.map(value, placeholders[op].back());
-    }
-  OperandRange returned = forward.getBody().front().getTerminator()->getOperands();
-  llvm::BitVector dropped(body.getNumArguments());
-  dropped.set(firstPlaceholder, body.getNumArguments());
-  for (auto [argument, result] : llvm::enumerate(resultOfArgument)) {
-    if (result < 0 || variant.newIndex[size_t(result)] >= 0)
-      continue;
-    body.getArgument(unsigned(argument))
-        .replaceAllUsesWith(mapping.lookup(returned[unsigned(result)]));
-    dropped.set(unsigned(argument));
-  }
-  // Each clone is inserted right before its first reader, so ops are cloned from the last to the
-  // first.
-  for (Operation *op : llvm::reverse(variant.plan.recomputed)) {
-    Operation *reader = firstReader(body, placeholders[op]);
-    if (!reader)
-      continue;
-    b.setInsertionPoint(reader);
-    Operation *again = b.clone(*op, mapping);
-    if (auto step = dyn_cast<StepOpInterface>(again))
-      step.setBackward(true);
-    for (auto [placeholder, result] : llvm::zip_equal(placeholders[op], again->getResults()))
-      placeholder.replaceAllUsesWith(result);
-    for (auto [value, placeholder] : llvm::zip_equal(op->getResults(), placeholders[op]))
-      mapping.map(value, placeholder); // undoes the mapping that clone() added
-  }
-  body.eraseArguments(dropped);
-  copy.setFunctionType(
-      b.getFunctionType(body.getArgumentTypes(), backward.getFunctionType().getResults()));
-  return copy;
-}
-
-// Replaces the calls of a layer's forward half and of the backward half that reads its results.
-LogicalResult Recomputer::rewrite(func::CallOp forwardCall, const RecomputeOption &option) {
-  auto forward = symbols.lookup<func::FuncOp>(forwardCall.getCallee());
-  FailureOr<const Variant *> found = variantOf(forward, option);
-  if (failed(found))
-    return failure();
-  const Variant &variant = **found;
-  func::CallOp backwardCall = backwardCallOf(forwardCall, symbols);
-  replaced.insert(forward);
-  b.setInsertionPoint(forwardCall);
-  auto lean = lm::createCallLike(b, forwardCall, variant.forward, forwardCall.getOperands());
-  if (backwardCall) {
-    SmallVector<int> resultOfArgument;
-    SmallVector<Value> operands;
-    for (Value operand : backwardCall.getOperands()) {
-      auto result = dyn_cast<OpResult>(operand);
-      bool saved = result && result.getOwner() == forwardCall.getOperation();
-      resultOfArgument.push_back(saved ? int(result.getResultNumber()) : -1);
-      if (!saved || variant.newIndex[result.getResultNumber()] >= 0)
-        operands.push_back(operand);
-    }
-    auto backward = symbols.lookup<func::FuncOp>(backwardCall.getCallee());
-    replaced.insert(backward);
-    func::FuncOp copy = backwardVariant(backward, variant, variantName(backward, option.name),
-                                        forward, resultOfArgument);
-    for (unsigned argument : variant.plan.arguments)
-      operands.push_back(forwardCall.getOperand(argument));
-    for (auto [index, value] : variant.reads)
-      operands.push_back(lean.getResult(index));
-    b.setInsertionPoint(backwardCall);
-    auto again = lm::createCallLike(b, backwardCall, copy, operands);
-    backwardCall.replaceAllUsesWith(again.getResults());
-    backwardCall.erase();
-  }
-  for (auto [index, kept] : llvm::enumerate(variant.newIndex))
-    if (kept >= 0)
-      forwardCall.getResult(unsigned(index)).replaceAllUsesWith(lean.getResult(unsigned(kept)));
-  forwardCall.erase();
-  return success();
-}
-
-LogicalResult Recomputer::run(ArrayRef<int64_t> choice) {
-  for (auto function : module.getOps<func::FuncOp>())
-    for (auto [layer, call] : llvm::enumerate(forwardCalls(function, symbols))) {
-      const RecomputeKind &kind = options.kinds[size_t(options.layers[layer])];
-      if (failed(rewrite(call, kind.options[size_t(choice[layer])])))
-        return failure();
-    }
-  module.walk([&](func::CallOp call) {
-    replaced.remove(symbols.lookup<func::FuncOp>(call.getCallee()));
-  });
-  for (func::FuncOp half : replaced)
-    symbols.erase(half);
-  return success();
-}
-
-namespace {
 struct ApplyRecomputePass : lmc::impl::ApplyRecomputePassBase<ApplyRecomputePass> {
   using ApplyRecomputePassBase::ApplyRecomputePassBase;
 
