@@ -31,122 +31,9 @@ using namespace lmc::codegen;
 
 namespace {
 
-class CommandEmitter {
-public:
-  // Facts about kernels. All functions of a module share them.
-  struct Kernels {
-    // The variant of a kernel for each list of pitches of its arguments (in elements), by its name.
-    std::map<std::pair<std::string, std::vector<int64_t>>, kern::KernelOp> variants;
-    llvm::DenseMap<Operation *, KernelShape> shapes; // of the kernels launched so far
-  };
-
-  CommandEmitter(func::FuncOp function, SymbolTable &symbols, Kernels &kernels)
-      : function(function), symbols(symbols), kernels(kernels), b(function.getContext()) {}
-
-  // Appends after `function` its plan.function. `assigned` has the buffers of `function`.
-  LogicalResult run(BufferAssignment assigned);
-
-private:
-  // The slice gets the name of the op `source`; no name if it is null.
-  Value slice(const BufferView &view, RankedTensorType type, Operation *source);
-  Value slice(Value value) {
-    return slice(assignment.view(value), cast<RankedTensorType>(value.getType()),
-                 value.getDefiningOp());
-  }
-  Value scratchOf(Operation *op) {
-    auto it = assignment.scratch.find(op);
-    return it == assignment.scratch.end() ? Value()
-                                          : slice({it->second.buffer, 0}, it->second.type, op);
-  }
-  LogicalResult emit(Operation *op);
-  kern::KernelOp kernelFor(kern::LaunchOp launch);
-
-  func::FuncOp function;
-  SymbolTable &symbols;
-  Kernels &kernels;
-  OpBuilder b;
-  BufferAssignment assignment;
-  ArrayRef<int64_t> offsets; // offset of each temporary buffer
-
-  // One slice per view. Its live range, in commands, is set after all commands are emitted.
-  llvm::MapVector<std::tuple<unsigned, int64_t, int64_t, int64_t, Type>, Value> slices;
-  SmallVector<int64_t> commandOf; // per position in the function, the number of commands before it
-};
-
-} // namespace
-
-Value CommandEmitter::slice(const BufferView &view, RankedTensorType type, Operation *source) {
-  auto sliceType = plan_ir::SliceType::get(b.getContext(), type);
-  const Buffer &buffer = assignment.buffers[view.buffer];
-  Value &known = slices[{view.buffer, view.offset, view.rows, view.pitch, type}];
-  if (known)
-    return known;
-  if (!buffer.variable.empty())
-    return known = plan_ir::VariableRefOp::create(b, function.getLoc(), sliceType,
-                                                  buffer.variable, view.offset, view.rows,
-                                                  view.pitch);
-  return known = plan_ir::SliceOp::create(
-             b, function.getLoc(), sliceType, "workspace", offsets[view.buffer] + view.offset,
-             buffer.category, source ? nameOf(source->getLoc()) : "", 0, 0, view.rows, view.pitch);
-}
-
-// Returns the variant of the launch's kernel for the layouts of its arguments.
-kern::KernelOp CommandEmitter::kernelFor(kern::LaunchOp launch) {
-  auto kernel = symbols.lookup<kern::KernelOp>(launch.getKernel());
-  std::vector<int64_t> rows, pitches;
-  for (const CommandOperand &operand : launch.getCommandOperands()) {
-    BufferView view = assignment.view(operand.value);
-    auto type = cast<RankedTensorType>(operand.value.getType());
-    rows.push_back(view.rows);
-    pitches.push_back(view.pitch * 8 / int64_t(type.getElementTypeBitWidth()));
-  }
-  if (llvm::all_of(pitches, [](int64_t pitch) { return pitch == 0; }))
-    return kernel;
-  kern::KernelOp &variant = kernels.variants[{kernel.getSymName().str(), pitches}];
-  if (variant)
-    return variant;
-  variant = lm::cloneAs(
-      b, kernel, kern::unusedName(symbols, (kernel.getSymName() + "_strided").str()), symbols);
-  variant.setArgRows(rows);
-  variant.setArgPitches(pitches);
-  return variant;
-}
-
-LogicalResult CommandEmitter::emit(Operation *op) {
-  Location loc = op->getLoc();
-  for (const auto &copy : assignment.copiesBefore(op))
-    plan_ir::CopyOp::create(b, loc, slice(copy.from, copy.type, op), slice(copy.to, copy.type, op));
-  if (isa<func::ReturnOp, tensor::EmptyOp, tensor::ExtractSliceOp, tensor::InsertSliceOp,
-          tensor::ExpandShapeOp, tensor::CollapseShapeOp, lm::LoadOp, lm::StoreOp>(op))
-    return success(); // views need no command except the copies above
-
-  if (auto launch = dyn_cast<kern::LaunchOp>(op)) {
-    kern::KernelOp kernel = kernelFor(launch);
-    auto [shape, isNew] = kernels.shapes.try_emplace(kernel);
-    if (isNew) {
-      llvm::Expected<KernelShape> analyzed = analyze(kernel);
-      if (!analyzed)
-        return op->emitOpError("cannot be emitted: ") << llvm::toString(analyzed.takeError());
-      shape->second = *analyzed;
-    }
-    SmallVector<Value> args;
-    for (const CommandOperand &operand : launch.getCommandOperands())
-      args.push_back(slice(operand.value));
-    plan_ir::LaunchOp::create(b, loc, kernel.getSymName(), args, int64_t(launch.getInputs().size()),
-                              shape->second.items, shape->second.chunk);
-    return success();
-  }
-  auto planned = dyn_cast<PlannedOpInterface>(op);
-  if (!planned)
-    return op->emitOpError("has no command in a plan");
-  planned.createCommand(
-      b, [&](Value value) { return value ? slice(value) : Value(); }, scratchOf(op));
-  return success();
-}
-
 // Returns the op that gives the commands of `op` their pass and layer, or null. The commands of a
 // view are copies, which belong to the op that computes the view's first operand.
-static StepOpInterface stepOf(Operation *op) {
+StepOpInterface stepOf(Operation *op) {
   while (op && !isa<StepOpInterface>(op))
     op = isa<tensor::TensorDialect>(op->getDialect()) && op->getNumOperands()
              ? op->getOperand(0).getDefiningOp()
@@ -154,49 +41,7 @@ static StepOpInterface stepOf(Operation *op) {
   return dyn_cast_if_present<StepOpInterface>(op);
 }
 
-LogicalResult CommandEmitter::run(BufferAssignment assigned) {
-  assignment = std::move(assigned);
-  auto placed = function->getAttrOfType<DenseI64ArrayAttr>(kOffsets);
-  auto peakBytes = function->getAttrOfType<IntegerAttr>(kPeakBytes);
-  if (!placed || !peakBytes || placed.size() != int64_t(assignment.buffers.size()))
-    return function.emitError("has no places for its buffers; plan-pack-arenas runs first");
-  offsets = placed;
-
-  b.setInsertionPointAfter(function);
-  auto planned = plan_ir::FunctionOp::create(b, function.getLoc(), function.getSymName(),
-                                             peakBytes.getInt());
-  Block &commands = planned.getBody().emplaceBlock();
-  b.setInsertionPointToStart(&commands);
-  int64_t emitted = 0;
-  for (Operation &op : function.getBody().front()) {
-    commandOf.push_back(emitted);
-    Operation *before = commands.empty() ? nullptr : &commands.back();
-    if (failed(emit(&op)))
-      return failure();
-    Operation *made = before             ? before->getNextNode()
-                      : commands.empty() ? nullptr
-                                         : &commands.front();
-    StepOpInterface step = stepOf(&op);
-    for (; made; made = made->getNextNode())
-      if (isa<CommandOpInterface>(made)) {
-        ++emitted;
-        if (step)
-          setStep(made, step);
-      }
-  }
-  commandOf.push_back(emitted);
-  for (auto &[key, value] : slices)
-    if (auto slice = value.getDefiningOp<plan_ir::SliceOp>()) {
-      const Buffer &buffer = assignment.buffers[std::get<0>(key)];
-      slice.setFirst(uint64_t(commandOf[size_t(buffer.first)]));
-      // Copies for an op come first; the last command of the position is the op's own.
-      slice.setLast(uint64_t(std::max(commandOf[size_t(buffer.first)],
-                                      commandOf[size_t(buffer.last) + 1] - 1)));
-    }
-  return success();
-}
-
-static LogicalResult emitVariable(lm::VariableOp variable) {
+LogicalResult emitVariable(lm::VariableOp variable) {
   auto offset = variable->getAttrOfType<IntegerAttr>(kOffset);
   if (!offset)
     return variable.emitOpError("has no place; plan-pack-arenas runs first");
@@ -210,7 +55,157 @@ static LogicalResult emitVariable(lm::VariableOp variable) {
   return success();
 }
 
-namespace {
+class CommandEmitter {
+public:
+  // Facts about kernels. All functions of a module share them.
+  struct Kernels {
+    // The variant of a kernel for each list of pitches of its arguments (in elements), by its name.
+    std::map<std::pair<std::string, std::vector<int64_t>>, kern::KernelOp> variants;
+    llvm::DenseMap<Operation *, KernelShape> shapes; // of the kernels launched so far
+  };
+
+  CommandEmitter(func::FuncOp function, SymbolTable &symbols, Kernels &kernels)
+      : function(function), symbols(symbols), kernels(kernels), b(function.getContext()) {}
+
+  // Appends after `function` its plan.function. `assigned` has the buffers of `function`.
+  LogicalResult run(BufferAssignment assigned) {
+    assignment = std::move(assigned);
+    auto placed = function->getAttrOfType<DenseI64ArrayAttr>(kOffsets);
+    auto peakBytes = function->getAttrOfType<IntegerAttr>(kPeakBytes);
+    if (!placed || !peakBytes || placed.size() != int64_t(assignment.buffers.size()))
+      return function.emitError("has no places for its buffers; plan-pack-arenas runs first");
+    offsets = placed;
+
+    b.setInsertionPointAfter(function);
+    auto planned = plan_ir::FunctionOp::create(b, function.getLoc(), function.getSymName(),
+                                               peakBytes.getInt());
+    Block &commands = planned.getBody().emplaceBlock();
+    b.setInsertionPointToStart(&commands);
+    int64_t emitted = 0;
+    for (Operation &op : function.getBody().front()) {
+      commandOf.push_back(emitted);
+      Operation *before = commands.empty() ? nullptr : &commands.back();
+      if (failed(emit(&op)))
+        return failure();
+      Operation *made = before             ? before->getNextNode()
+                        : commands.empty() ? nullptr
+                                           : &commands.front();
+      StepOpInterface step = stepOf(&op);
+      for (; made; made = made->getNextNode())
+        if (isa<CommandOpInterface>(made)) {
+          ++emitted;
+          if (step)
+            setStep(made, step);
+        }
+    }
+    commandOf.push_back(emitted);
+    for (auto &[key, value] : slices)
+      if (auto slice = value.getDefiningOp<plan_ir::SliceOp>()) {
+        const Buffer &buffer = assignment.buffers[std::get<0>(key)];
+        slice.setFirst(uint64_t(commandOf[size_t(buffer.first)]));
+        // Copies for an op come first; the last command of the position is the op's own.
+        slice.setLast(uint64_t(
+            std::max(commandOf[size_t(buffer.first)], commandOf[size_t(buffer.last) + 1] - 1)));
+      }
+    return success();
+  }
+
+private:
+  // The slice gets the name of the op `source`; no name if it is null.
+  Value slice(const BufferView &view, RankedTensorType type, Operation *source) {
+    auto sliceType = plan_ir::SliceType::get(b.getContext(), type);
+    const Buffer &buffer = assignment.buffers[view.buffer];
+    Value &known = slices[{view.buffer, view.offset, view.rows, view.pitch, type}];
+    if (known)
+      return known;
+    if (!buffer.variable.empty())
+      return known =
+                 plan_ir::VariableRefOp::create(b, function.getLoc(), sliceType, buffer.variable,
+                                                view.offset, view.rows, view.pitch);
+    return known = plan_ir::SliceOp::create(b, function.getLoc(), sliceType, "workspace",
+                                            offsets[view.buffer] + view.offset, buffer.category,
+                                            source ? nameOf(source->getLoc()) : "", 0, 0, view.rows,
+                                            view.pitch);
+  }
+
+  Value slice(Value value) {
+    return slice(assignment.view(value), cast<RankedTensorType>(value.getType()),
+                 value.getDefiningOp());
+  }
+  Value scratchOf(Operation *op) {
+    auto it = assignment.scratch.find(op);
+    return it == assignment.scratch.end() ? Value()
+                                          : slice({it->second.buffer, 0}, it->second.type, op);
+  }
+
+  LogicalResult emit(Operation *op) {
+    Location loc = op->getLoc();
+    for (const auto &copy : assignment.copiesBefore(op))
+      plan_ir::CopyOp::create(b, loc, slice(copy.from, copy.type, op),
+                              slice(copy.to, copy.type, op));
+    if (isa<func::ReturnOp, tensor::EmptyOp, tensor::ExtractSliceOp, tensor::InsertSliceOp,
+            tensor::ExpandShapeOp, tensor::CollapseShapeOp, lm::LoadOp, lm::StoreOp>(op))
+      return success(); // views need no command except the copies above
+
+    if (auto launch = dyn_cast<kern::LaunchOp>(op)) {
+      kern::KernelOp kernel = kernelFor(launch);
+      auto [shape, isNew] = kernels.shapes.try_emplace(kernel);
+      if (isNew) {
+        llvm::Expected<KernelShape> analyzed = analyze(kernel);
+        if (!analyzed)
+          return op->emitOpError("cannot be emitted: ") << llvm::toString(analyzed.takeError());
+        shape->second = *analyzed;
+      }
+      SmallVector<Value> args;
+      for (const CommandOperand &operand : launch.getCommandOperands())
+        args.push_back(slice(operand.value));
+      plan_ir::LaunchOp::create(b, loc, kernel.getSymName(), args,
+                                int64_t(launch.getInputs().size()), shape->second.items,
+                                shape->second.chunk);
+      return success();
+    }
+    auto planned = dyn_cast<PlannedOpInterface>(op);
+    if (!planned)
+      return op->emitOpError("has no command in a plan");
+    planned.createCommand(
+        b, [&](Value value) { return value ? slice(value) : Value(); }, scratchOf(op));
+    return success();
+  }
+
+  // Returns the variant of the launch's kernel for the layouts of its arguments.
+  kern::KernelOp kernelFor(kern::LaunchOp launch) {
+    auto kernel = symbols.lookup<kern::KernelOp>(launch.getKernel());
+    std::vector<int64_t> rows, pitches;
+    for (const CommandOperand &operand : launch.getCommandOperands()) {
+      BufferView view = assignment.view(operand.value);
+      auto type = cast<RankedTensorType>(operand.value.getType());
+      rows.push_back(view.rows);
+      pitches.push_back(view.pitch * 8 / int64_t(type.getElementTypeBitWidth()));
+    }
+    if (llvm::all_of(pitches, [](int64_t pitch) { return pitch == 0; }))
+      return kernel;
+    kern::KernelOp &variant = kernels.variants[{kernel.getSymName().str(), pitches}];
+    if (variant)
+      return variant;
+    variant = lm::cloneAs(
+        b, kernel, kern::unusedName(symbols, (kernel.getSymName() + "_strided").str()), symbols);
+    variant.setArgRows(rows);
+    variant.setArgPitches(pitches);
+    return variant;
+  }
+
+  func::FuncOp function;
+  SymbolTable &symbols;
+  Kernels &kernels;
+  OpBuilder b;
+  BufferAssignment assignment;
+  ArrayRef<int64_t> offsets; // offset of each temporary buffer
+
+  // One slice per view. Its live range, in commands, is set after all commands are emitted.
+  llvm::MapVector<std::tuple<unsigned, int64_t, int64_t, int64_t, Type>, Value> slices;
+  SmallVector<int64_t> commandOf; // per position in the function, the number of commands before it
+};
+
 struct EmitCommandsPass : lmc::impl::EmitCommandsPassBase<EmitCommandsPass> {
   using EmitCommandsPassBase::EmitCommandsPassBase;
   void runOnOperation() override {

@@ -18,6 +18,14 @@ struct Read {
   unsigned pass = 0;          // number of the last pass over the row that may read the element
 };
 
+bool reduces(linalg::GenericOp op) { return op && op.getNumReductionLoops() > 0; }
+
+// Returns true for a sum over blocks of rows: the loops are (block, row in the block, column).
+bool sumsBlocks(linalg::GenericOp op) {
+  return reduces(op) && op.getNumLoops() == 3 && op.getNumReductionLoops() == 1 &&
+         op.getIteratorTypesArray()[1] == utils::IteratorType::reduction;
+}
+
 class ReadsOfInput {
 public:
   ReadsOfInput(kern::KernelOp kernel, unsigned input)
@@ -26,20 +34,179 @@ public:
     collectAll();
   }
 
-  bool allBefore(unsigned result);
+  bool allBefore(unsigned result) {
+    SmallVector<kern::ResultPart> parts =
+        kern::partsOfResult(body.getTerminator()->getOperand(result));
+    // All parts are written at the same indices of the loops, after everything that is read there.
+    SmallVector<AffineMap> written;
+    for (const kern::ResultPart &part : parts) {
+      AffineMap point = pointOf(part.value);
+      if (!point)
+        return false;
+      written.push_back(part.place.compose(point));
+    }
+    return llvm::all_of(reads, [&](const Read &read) {
+      return llvm::all_of(
+                 parts,
+                 [&](const kern::ResultPart &part) { return read.pass <= passOf(part.value); }) &&
+             llvm::any_of(written, [&](AffineMap place) { return isBefore(read, place); });
+    });
+  }
 
 private:
-  void findLoops();
-  void collectAll();
-  void collect(Value tensor, AffineMap point, unsigned pass);
-  void collectScalar(Value scalar, AffineMap point, unsigned pass);
-  void collectExtract(tensor::ExtractOp extract, AffineMap point, unsigned pass);
-  bool variesOnLane(Value scalar, AffineMap point);
-  unsigned passOf(Value tensor); // returns the first pass in which `tensor` is known
-  unsigned passOfReduction(linalg::GenericOp reduction);
-  AffineMap loopsOf(linalg::GenericOp reduction) const;
-  AffineMap pointOf(Value result); // returns null if kernels do not write `result` at a point
-  bool isBefore(const Read &read, AffineMap written) const;
+  void findLoops() {
+    for (auto generic : body.getOps<linalg::GenericOp>())
+      if (reduces(generic)) {
+        loops = sumsBlocks(generic) ? 2 : generic.getNumLoops();
+        return;
+      }
+    for (Value value : body.getTerminator()->getOperands())
+      for (const kern::ResultPart &part : kern::partsOfResult(value))
+        loops = std::max(loops, unsigned(cast<RankedTensorType>(part.value.getType()).getRank()));
+  }
+
+  void collectAll() {
+    for (auto generic : body.getOps<linalg::GenericOp>()) {
+      if (!reduces(generic))
+        continue;
+      unsigned pass = passOfReduction(generic);
+      for (Value yielded : generic.getBody()->getTerminator()->getOperands())
+        collectScalar(yielded, loopsOf(generic), pass);
+      // The start value of a sum is read after the pass. A sum over blocks starts from a constant.
+      if (sumsBlocks(generic))
+        continue;
+      for (OpOperand &init : generic.getDpsInitsMutable())
+        collect(init.get(), generic.getMatchingIndexingMap(&init), pass + 1);
+    }
+    for (Value value : body.getTerminator()->getOperands())
+      for (const kern::ResultPart &part : kern::partsOfResult(value))
+        if (AffineMap point = pointOf(part.value))
+          collect(part.value, point, passOf(part.value));
+  }
+
+  void collect(Value tensor, AffineMap point, unsigned pass) {
+    if (!seen.insert({tensor, point, pass}).second)
+      return;
+    if (tensor == input) {
+      reads.push_back({point, SmallVector<bool>(point.getNumResults(), false), false, pass});
+      return;
+    }
+    // The reads of a reduction are collected only once, with the pass that it makes.
+    auto generic = tensor.getDefiningOp<linalg::GenericOp>();
+    if (!generic || reduces(generic))
+      return;
+    unsigned number = cast<OpResult>(tensor).getResultNumber();
+    collectScalar(generic.getBody()->getTerminator()->getOperand(number), point, pass);
+  }
+
+  void collectScalar(Value scalar, AffineMap point, unsigned pass) {
+    if (!seen.insert({scalar, point, pass}).second)
+      return;
+    if (auto argument = dyn_cast<BlockArgument>(scalar)) {
+      auto generic = cast<linalg::GenericOp>(argument.getOwner()->getParentOp());
+      OpOperand *operand = generic.getMatchingOpOperand(argument);
+      if (!reduces(generic) || !generic.isDpsInit(operand))
+        collect(operand->get(),
+                simplifyAffineMap(generic.getMatchingIndexingMap(operand).compose(point)), pass);
+      return;
+    }
+    Operation *op = scalar.getDefiningOp();
+    for (Value operand : op->getOperands())
+      if (!isa<TensorType>(operand.getType()))
+        collectScalar(operand, point, pass);
+    if (auto extract = dyn_cast<tensor::ExtractOp>(op))
+      collectExtract(extract, point, pass);
+  }
+
+  void collectExtract(tensor::ExtractOp extract, AffineMap point, unsigned pass) {
+    if (extract.getTensor() != input)
+      return;
+    Read read;
+    read.pass = pass;
+    SmallVector<AffineExpr> indices;
+    for (Value index : extract.getIndices()) {
+      auto loop = index.getDefiningOp<linalg::IndexOp>();
+      read.computed.push_back(!loop);
+      read.onLane |= !loop && variesOnLane(index, point);
+      indices.push_back(loop ? point.getResult(unsigned(loop.getDim()))
+                             : getAffineConstantExpr(0, context()));
+    }
+    read.point = AffineMap::get(loops, 0, indices, context());
+    reads.push_back(read);
+  }
+
+  bool variesOnLane(Value scalar, AffineMap point) {
+    if (loops == 0)
+      return false;
+    if (auto argument = dyn_cast<BlockArgument>(scalar)) {
+      auto generic = cast<linalg::GenericOp>(argument.getOwner()->getParentOp());
+      OpOperand *operand = generic.getMatchingOpOperand(argument);
+      return generic.getMatchingIndexingMap(operand).compose(point).isFunctionOfDim(loops - 1);
+    }
+    if (auto loop = scalar.getDefiningOp<linalg::IndexOp>())
+      return point.getResult(unsigned(loop.getDim())).isFunctionOfDim(loops - 1);
+    return llvm::any_of(scalar.getDefiningOp()->getOperands(), [&](Value operand) {
+      return !isa<TensorType>(operand.getType()) && variesOnLane(operand, point);
+    });
+  }
+
+  // Returns the first pass in which `tensor` is known.
+  unsigned passOf(Value tensor) {
+    auto generic = tensor.getDefiningOp<linalg::GenericOp>();
+    if (!generic)
+      return 0;
+    if (auto it = passes.find(tensor); it != passes.end())
+      return it->second;
+    unsigned pass = passOfReduction(generic) + (reduces(generic) ? 1 : 0);
+    return passes[tensor] = pass;
+  }
+
+  unsigned passOfReduction(linalg::GenericOp reduction) {
+    unsigned pass = 0;
+    for (Value operand : reduction->getOperands())
+      pass = std::max(pass, passOf(operand));
+    return pass;
+  }
+
+  // Returns the indices of a reduction's loops for those of the kernel's loops. A sum over blocks
+  // of rows has one loop more: block = row / rows, row in the block = row mod rows.
+  AffineMap loopsOf(linalg::GenericOp reduction) const {
+    if (!sumsBlocks(reduction))
+      return allLoops();
+    int64_t rows = reduction.getStaticLoopRanges()[1];
+    AffineExpr row = getAffineDimExpr(0, context()), column = getAffineDimExpr(1, context());
+    return AffineMap::get(2, 0, {row.floorDiv(rows), row % rows, column}, context());
+  }
+
+  // Returns the indices at which a result is written: those of all loops, or of those not reduced.
+  AffineMap pointOf(Value result) {
+    unsigned rank = unsigned(cast<RankedTensorType>(result.getType()).getRank());
+    AffineMap all = allLoops();
+    if (rank == loops && !isColumn())
+      return all;
+    if (rank + 1 != loops || !(isColumn() || isRow()))
+      return {};
+    if (rank == 0)
+      return AffineMap::get(loops, 0, {}, context());
+    return isColumn() ? all.getMinorSubMap(rank) : all.getMajorSubMap(rank);
+  }
+
+  // Returns true if the work item that writes an element at `written` makes the read, and makes it
+  // before it writes.
+  bool isBefore(const Read &read, AffineMap written) const {
+    bool computed = llvm::is_contained(read.computed, true);
+    if (!computed && read.point == written)
+      return true;
+    // The whole row that the work item writes needs the same element of this row. Only a row
+    // reduction reads such an element before it writes to the row.
+    if (!isRow() || written != allLoops() || read.onLane || read.point.getNumResults() != loops ||
+        read.point.isFunctionOfDim(loops - 1))
+      return false;
+    for (unsigned loop = 0; loop + 1 < loops; ++loop)
+      if (read.computed[loop] || read.point.getResult(loop) != getAffineDimExpr(loop, context()))
+        return false;
+    return true;
+  }
 
   bool isColumn() const { return hero() == kern::Hero::ColumnReduction; }
   bool isRow() const { return hero() == kern::Hero::RowReduction; }
@@ -57,186 +224,6 @@ private:
 };
 
 } // namespace
-
-static bool reduces(linalg::GenericOp op) { return op && op.getNumReductionLoops() > 0; }
-
-// Returns true for a sum over blocks of rows: the loops are (block, row in the block, column).
-static bool sumsBlocks(linalg::GenericOp op) {
-  return reduces(op) && op.getNumLoops() == 3 && op.getNumReductionLoops() == 1 &&
-         op.getIteratorTypesArray()[1] == utils::IteratorType::reduction;
-}
-
-void ReadsOfInput::findLoops() {
-  for (auto generic : body.getOps<linalg::GenericOp>())
-    if (reduces(generic)) {
-      loops = sumsBlocks(generic) ? 2 : generic.getNumLoops();
-      return;
-    }
-  for (Value value : body.getTerminator()->getOperands())
-    for (const kern::ResultPart &part : kern::partsOfResult(value))
-      loops = std::max(loops, unsigned(cast<RankedTensorType>(part.value.getType()).getRank()));
-}
-
-// Returns the indices of a reduction's loops for those of the kernel's loops. A sum over blocks of
-// rows has one loop more: block = row / rows, row in the block = row mod rows.
-AffineMap ReadsOfInput::loopsOf(linalg::GenericOp reduction) const {
-  if (!sumsBlocks(reduction))
-    return allLoops();
-  int64_t rows = reduction.getStaticLoopRanges()[1];
-  AffineExpr row = getAffineDimExpr(0, context()), column = getAffineDimExpr(1, context());
-  return AffineMap::get(2, 0, {row.floorDiv(rows), row % rows, column}, context());
-}
-
-unsigned ReadsOfInput::passOfReduction(linalg::GenericOp reduction) {
-  unsigned pass = 0;
-  for (Value operand : reduction->getOperands())
-    pass = std::max(pass, passOf(operand));
-  return pass;
-}
-
-unsigned ReadsOfInput::passOf(Value tensor) {
-  auto generic = tensor.getDefiningOp<linalg::GenericOp>();
-  if (!generic)
-    return 0;
-  if (auto it = passes.find(tensor); it != passes.end())
-    return it->second;
-  unsigned pass = passOfReduction(generic) + (reduces(generic) ? 1 : 0);
-  return passes[tensor] = pass;
-}
-
-// Returns the indices at which a result is written: those of all loops, or of those not reduced.
-AffineMap ReadsOfInput::pointOf(Value result) {
-  unsigned rank = unsigned(cast<RankedTensorType>(result.getType()).getRank());
-  AffineMap all = allLoops();
-  if (rank == loops && !isColumn())
-    return all;
-  if (rank + 1 != loops || !(isColumn() || isRow()))
-    return {};
-  if (rank == 0)
-    return AffineMap::get(loops, 0, {}, context());
-  return isColumn() ? all.getMinorSubMap(rank) : all.getMajorSubMap(rank);
-}
-
-void ReadsOfInput::collectAll() {
-  for (auto generic : body.getOps<linalg::GenericOp>()) {
-    if (!reduces(generic))
-      continue;
-    unsigned pass = passOfReduction(generic);
-    for (Value yielded : generic.getBody()->getTerminator()->getOperands())
-      collectScalar(yielded, loopsOf(generic), pass);
-    // The start value of a sum is read after the pass. A sum over blocks starts from a constant.
-    if (sumsBlocks(generic))
-      continue;
-    for (OpOperand &init : generic.getDpsInitsMutable())
-      collect(init.get(), generic.getMatchingIndexingMap(&init), pass + 1);
-  }
-  for (Value value : body.getTerminator()->getOperands())
-    for (const kern::ResultPart &part : kern::partsOfResult(value))
-      if (AffineMap point = pointOf(part.value))
-        collect(part.value, point, passOf(part.value));
-}
-
-void ReadsOfInput::collect(Value tensor, AffineMap point, unsigned pass) {
-  if (!seen.insert({tensor, point, pass}).second)
-    return;
-  if (tensor == input) {
-    reads.push_back({point, SmallVector<bool>(point.getNumResults(), false), false, pass});
-    return;
-  }
-  // The reads of a reduction are collected only once, with the pass that it makes.
-  auto generic = tensor.getDefiningOp<linalg::GenericOp>();
-  if (!generic || reduces(generic))
-    return;
-  unsigned number = cast<OpResult>(tensor).getResultNumber();
-  collectScalar(generic.getBody()->getTerminator()->getOperand(number), point, pass);
-}
-
-void ReadsOfInput::collectScalar(Value scalar, AffineMap point, unsigned pass) {
-  if (!seen.insert({scalar, point, pass}).second)
-    return;
-  if (auto argument = dyn_cast<BlockArgument>(scalar)) {
-    auto generic = cast<linalg::GenericOp>(argument.getOwner()->getParentOp());
-    OpOperand *operand = generic.getMatchingOpOperand(argument);
-    if (!reduces(generic) || !generic.isDpsInit(operand))
-      collect(operand->get(),
-              simplifyAffineMap(generic.getMatchingIndexingMap(operand).compose(point)), pass);
-    return;
-  }
-  Operation *op = scalar.getDefiningOp();
-  for (Value operand : op->getOperands())
-    if (!isa<TensorType>(operand.getType()))
-      collectScalar(operand, point, pass);
-  if (auto extract = dyn_cast<tensor::ExtractOp>(op))
-    collectExtract(extract, point, pass);
-}
-
-void ReadsOfInput::collectExtract(tensor::ExtractOp extract, AffineMap point, unsigned pass) {
-  if (extract.getTensor() != input)
-    return;
-  Read read;
-  read.pass = pass;
-  SmallVector<AffineExpr> indices;
-  for (Value index : extract.getIndices()) {
-    auto loop = index.getDefiningOp<linalg::IndexOp>();
-    read.computed.push_back(!loop);
-    read.onLane |= !loop && variesOnLane(index, point);
-    indices.push_back(loop ? point.getResult(unsigned(loop.getDim()))
-                           : getAffineConstantExpr(0, context()));
-  }
-  read.point = AffineMap::get(loops, 0, indices, context());
-  reads.push_back(read);
-}
-
-bool ReadsOfInput::variesOnLane(Value scalar, AffineMap point) {
-  if (loops == 0)
-    return false;
-  if (auto argument = dyn_cast<BlockArgument>(scalar)) {
-    auto generic = cast<linalg::GenericOp>(argument.getOwner()->getParentOp());
-    OpOperand *operand = generic.getMatchingOpOperand(argument);
-    return generic.getMatchingIndexingMap(operand).compose(point).isFunctionOfDim(loops - 1);
-  }
-  if (auto loop = scalar.getDefiningOp<linalg::IndexOp>())
-    return point.getResult(unsigned(loop.getDim())).isFunctionOfDim(loops - 1);
-  return llvm::any_of(scalar.getDefiningOp()->getOperands(), [&](Value operand) {
-    return !isa<TensorType>(operand.getType()) && variesOnLane(operand, point);
-  });
-}
-
-// Returns true if the work item that writes an element at `written` makes the read, and makes it
-// before it writes.
-bool ReadsOfInput::isBefore(const Read &read, AffineMap written) const {
-  bool computed = llvm::is_contained(read.computed, true);
-  if (!computed && read.point == written)
-    return true;
-  // The whole row that the work item writes needs the same element of this row. Only a row
-  // reduction reads such an element before it writes to the row.
-  if (!isRow() || written != allLoops() || read.onLane ||
-      read.point.getNumResults() != loops || read.point.isFunctionOfDim(loops - 1))
-    return false;
-  for (unsigned loop = 0; loop + 1 < loops; ++loop)
-    if (read.computed[loop] || read.point.getResult(loop) != getAffineDimExpr(loop, context()))
-      return false;
-  return true;
-}
-
-bool ReadsOfInput::allBefore(unsigned result) {
-  SmallVector<kern::ResultPart> parts =
-      kern::partsOfResult(body.getTerminator()->getOperand(result));
-  // All parts are written at the same indices of the loops, after everything that is read there.
-  SmallVector<AffineMap> written;
-  for (const kern::ResultPart &part : parts) {
-    AffineMap point = pointOf(part.value);
-    if (!point)
-      return false;
-    written.push_back(part.place.compose(point));
-  }
-  return llvm::all_of(reads, [&](const Read &read) {
-    return llvm::all_of(parts, [&](const kern::ResultPart &part) {
-             return read.pass <= passOf(part.value);
-           }) &&
-           llvm::any_of(written, [&](AffineMap place) { return isBefore(read, place); });
-  });
-}
 
 bool lmc::readsBeforeWriting(kern::KernelOp kernel, unsigned input, unsigned result) {
   Block &body = kernel.getBody().front();

@@ -51,50 +51,12 @@ struct Group {
   SmallVector<Place> places;
 };
 
-// Expands all steps, one window of consecutive steps after the other.
-class MuonExpander {
-public:
-  MuonExpander(ModuleOp module, dist::MeshOp mesh, Owners owners, const cost::CostModel *model,
-               const cost::Group &group)
-      : symbols(module), b(module.getContext()), mesh(mesh), ranks(mesh.ranksAlong(Axis::Shard)),
-        owners(owners), model(model), group(group) {}
-
-  void expand(ArrayRef<lm::MuonOp> steps);
-
-private:
-  using Window = ArrayRef<lm::MuonOp>;
-
-  double seconds(lm::MuonOp step, const Group &group, Way way) const;
-  Way wayOf(lm::MuonOp step, const Group &group) const;
-  size_t windowSize(Window steps) const;
-  Value shardRank(lm::MuonOp step) {
-    return loadShardRank(b, step.getLoc(), mesh, symbols, step.getLr().getType());
-  }
-  Value matrixAt(Location loc, const Place &place, const Group &group);
-  Value orthogonalize(lm::MuonOp step, Value stack, int64_t rows);
-  void orthogonalizeInPlace(Window window, const Group &group);
-  void orthogonalizeStack(Window window, const Group &group, int64_t ranks);
-  void expandWindow(Window window);
-
-  SymbolTable symbols;
-  OpBuilder b;
-  dist::MeshOp mesh;
-  const int64_t ranks; // the number of ranks that divide a parameter
-  const Owners owners;
-  const cost::CostModel *model; // may be null
-  const cost::Group group;
-  SmallVector<Value> directions;         // of each step of the window, as vectors
-  SmallVector<SmallVector<Value>> parts; // the orthogonalized matrices of each step
-};
-
-} // namespace
-
-static Type newtonSchulzType(lm::MuonOp step) {
+Type newtonSchulzType(lm::MuonOp step) {
   return step.getNsDtype() ? *step.getNsDtype()
                            : getElementTypeOrSelf(step.getParameter().getType());
 }
 
-static SmallVector<Group> groupsOf(ArrayRef<lm::MuonOp> window) {
+SmallVector<Group> groupsOf(ArrayRef<lm::MuonOp> window) {
   SmallVector<Group> groups;
   for (auto [number, each] : llvm::enumerate(window)) {
     lm::MuonOp step = each;
@@ -111,10 +73,8 @@ static SmallVector<Group> groupsOf(ArrayRef<lm::MuonOp> window) {
   return groups;
 }
 
-//===-- Who orthogonalizes what -------------------------------------------------------------===//
-
 // Returns the number of matrices in the run of adjacent matrices that begins with matrix `first`.
-static size_t runLength(const Group &group, size_t first) {
+size_t runLength(const Group &group, size_t first) {
   const int64_t elements = group.rows * group.columns;
   const Place &begin = group.places[first];
   size_t count = 1;
@@ -127,213 +87,237 @@ static size_t runLength(const Group &group, size_t first) {
   return count;
 }
 
-// Returns the predicted seconds of the group or, without a cost model, the FLOPs of one rank.
-double MuonExpander::seconds(lm::MuonOp step, const Group &group, Way way) const {
-  const Type type = newtonSchulzType(step);
-  cost::MuonWork work{group.rows, group.columns, int64_t(group.places.size()),
-                      int64_t(step.getNsSteps()),
-                      type.isBF16()  ? DataType::BF16
-                      : type.isF64() ? DataType::F64
-                                     : DataType::F32};
-  if (!model)
-    return double(way == Way::Owned ? int64_t(llvm::divideCeil(work.matrices, ranks))
-                                    : work.matrices) *
-           double(work.rows) * double(work.columns) * double(std::min(work.rows, work.columns));
-  if (way == Way::Owned)
-    return cost::ownersSeconds(work, this->group, *model);
-  if (way == Way::Stacked)
-    return cost::stackedSeconds(work, *model);
-  double sum = 0;
-  for (size_t first = 0; first < group.places.size(); first += size_t(work.matrices)) {
-    work.matrices = int64_t(runLength(group, first));
-    sum += cost::orthogonalizeSeconds(work, *model);
+// Expands all steps, one window of consecutive steps after the other.
+class MuonExpander {
+public:
+  MuonExpander(ModuleOp module, dist::MeshOp mesh, Owners owners, const cost::CostModel *model,
+               const cost::Group &group)
+      : symbols(module), b(module.getContext()), mesh(mesh), ranks(mesh.ranksAlong(Axis::Shard)),
+        owners(owners), model(model), group(group) {}
+
+  void expand(ArrayRef<lm::MuonOp> steps) {
+    const size_t size = windowSize(steps);
+    for (; !steps.empty(); steps = steps.drop_front(std::min(size, steps.size())))
+      expandWindow(steps.take_front(size));
   }
-  return sum;
-}
 
-Way MuonExpander::wayOf(lm::MuonOp step, const Group &group) const {
-  // Matrices whose rows are not adjacent must be copied to a stack.
-  const bool copies = llvm::any_of(group.places, [](const Place &place) { return place.pitch; });
-  const Way first = copies ? Way::Stacked : Way::InPlace;
-  if (group.places.size() < 2)
-    return first;
-  const bool mayOwn = ranks > 1 && owners != Owners::No;
-  if (mayOwn && owners == Owners::Yes)
-    return Way::Owned;
-  Way best = first;
-  if (!model)
-    return best;
-  for (Way way : {Way::Stacked, Way::Owned})
-    if ((way != Way::Owned || mayOwn) && seconds(step, group, way) < seconds(step, group, best))
-      best = way;
-  return best;
-}
+private:
+  using Window = ArrayRef<lm::MuonOp>;
 
-// Returns the number of steps in the first window of `steps`.
-size_t MuonExpander::windowSize(Window steps) const {
-  size_t best = 1;
-  double least = 0;
-  for (size_t size = 1; size <= std::min(steps.size(), kMostSteps); ++size) {
-    int64_t bytes = 0;
-    for (lm::MuonOp step : steps.take_front(size))
-      bytes += tensorTypeOf(step.getParameter()).getNumElements() * ranks *
-               int64_t(newtonSchulzType(step).getIntOrFloatBitWidth() / 8);
-    if (size > 1 && bytes > kMostBytes)
-      break;
+  // Returns the predicted seconds of the group or, without a cost model, the FLOPs of one rank.
+  double seconds(lm::MuonOp step, const Group &group, Way way) const {
+    const Type type = newtonSchulzType(step);
+    cost::MuonWork work{group.rows, group.columns, int64_t(group.places.size()),
+                        int64_t(step.getNsSteps()),
+                        type.isBF16()  ? DataType::BF16
+                        : type.isF64() ? DataType::F64
+                                       : DataType::F32};
+    if (!model)
+      return double(way == Way::Owned ? int64_t(llvm::divideCeil(work.matrices, ranks))
+                                      : work.matrices) *
+             double(work.rows) * double(work.columns) * double(std::min(work.rows, work.columns));
+    if (way == Way::Owned)
+      return cost::ownersSeconds(work, this->group, *model);
+    if (way == Way::Stacked)
+      return cost::stackedSeconds(work, *model);
     double sum = 0;
-    for (Window rest = steps; !rest.empty();) {
-      Window window = rest.take_front(size);
-      for (const Group &group : groupsOf(window))
-        sum += seconds(window[0], group, wayOf(window[0], group));
-      rest = rest.drop_front(window.size());
+    for (size_t first = 0; first < group.places.size(); first += size_t(work.matrices)) {
+      work.matrices = int64_t(runLength(group, first));
+      sum += cost::orthogonalizeSeconds(work, *model);
     }
-    if (size == 1 || sum < least) {
-      best = size;
-      least = sum;
+    return sum;
+  }
+
+  Way wayOf(lm::MuonOp step, const Group &group) const {
+    // Matrices whose rows are not adjacent must be copied to a stack.
+    const bool copies = llvm::any_of(group.places, [](const Place &place) { return place.pitch; });
+    const Way first = copies ? Way::Stacked : Way::InPlace;
+    if (group.places.size() < 2)
+      return first;
+    const bool mayOwn = ranks > 1 && owners != Owners::No;
+    if (mayOwn && owners == Owners::Yes)
+      return Way::Owned;
+    Way best = first;
+    if (!model)
+      return best;
+    for (Way way : {Way::Stacked, Way::Owned})
+      if ((way != Way::Owned || mayOwn) && seconds(step, group, way) < seconds(step, group, best))
+        best = way;
+    return best;
+  }
+
+  // Returns the number of steps in the first window of `steps`.
+  size_t windowSize(Window steps) const {
+    size_t best = 1;
+    double least = 0;
+    for (size_t size = 1; size <= std::min(steps.size(), kMostSteps); ++size) {
+      int64_t bytes = 0;
+      for (lm::MuonOp step : steps.take_front(size))
+        bytes += tensorTypeOf(step.getParameter()).getNumElements() * ranks *
+                 int64_t(newtonSchulzType(step).getIntOrFloatBitWidth() / 8);
+      if (size > 1 && bytes > kMostBytes)
+        break;
+      double sum = 0;
+      for (Window rest = steps; !rest.empty();) {
+        Window window = rest.take_front(size);
+        for (const Group &group : groupsOf(window))
+          sum += seconds(window[0], group, wayOf(window[0], group));
+        rest = rest.drop_front(window.size());
+      }
+      if (size == 1 || sum < least) {
+        best = size;
+        least = sum;
+      }
+    }
+    return best;
+  }
+
+  Value shardRank(lm::MuonOp step) {
+    return loadShardRank(b, step.getLoc(), mesh, symbols, step.getLr().getType());
+  }
+
+  // Returns a matrix [rows, columns] of a direction. If its rows are not adjacent, they are copied.
+  Value matrixAt(Location loc, const Place &place, const Group &group) {
+    Value direction = directions[place.step];
+    if (!place.pitch)
+      return reshape(b, loc, sliceRows(b, loc, direction, place.offset, group.rows * group.columns),
+                     {group.rows, group.columns});
+    Value block =
+        reshape(b, loc, sliceRows(b, loc, direction, place.offset, group.rows * place.pitch),
+                {group.rows, place.pitch});
+    RankedTensorType type = tensorTypeOf(block);
+    SmallVector<Type> parts;
+    for (int64_t count : {place.column, group.columns, place.pitch - place.column - group.columns})
+      if (count > 0)
+        parts.push_back(resized(type, 1, count));
+    auto split = lm::SplitOp::create(b, loc, parts, block);
+    Value part = split.getResult(place.column ? 1 : 0);
+    return lm::CastOp::create(b, loc, part.getType(), part);
+  }
+
+  Value orthogonalize(lm::MuonOp step, Value stack, int64_t rows) {
+    return lm::OrthogonalizeOp::create(b, step.getLoc(), stack.getType(), stack, step.getEps(),
+                                       b.getI64IntegerAttr(rows), step.getNsStepsAttr(),
+                                       step.getNsCoefficientsAttr());
+  }
+
+  // Orthogonalizes each run of adjacent matrices as one stack.
+  void orthogonalizeInPlace(Window window, const Group &group) {
+    const int64_t elements = group.rows * group.columns;
+    for (size_t begin = 0, count = 0; begin < group.places.size(); begin += count) {
+      count = runLength(group, begin);
+      const Place &first = group.places[begin];
+      lm::MuonOp step = window[first.step];
+      Location loc = step.getLoc();
+      Value stack =
+          sliceRows(b, loc, directions[first.step], first.offset, int64_t(count) * elements);
+      stack = reshape(b, loc, stack, {int64_t(count) * group.rows, group.columns});
+      Value results = orthogonalize(step, stack, group.rows);
+      results = reshape(b, loc, results, {int64_t(count) * elements});
+      for (size_t i = 0; i < count; ++i)
+        parts[first.step][group.places[begin + i].matrix] =
+            reshape(b, loc, sliceRows(b, loc, results, int64_t(i) * elements, elements),
+                    {group.rows, group.columns});
     }
   }
-  return best;
-}
 
-//===-- Expansion ---------------------------------------------------------------------------===//
-
-Value MuonExpander::orthogonalize(lm::MuonOp step, Value stack, int64_t rows) {
-  return lm::OrthogonalizeOp::create(b, step.getLoc(), stack.getType(), stack, step.getEps(),
-                                     b.getI64IntegerAttr(rows), step.getNsStepsAttr(),
-                                     step.getNsCoefficientsAttr());
-}
-
-// Orthogonalizes each run of adjacent matrices as one stack.
-void MuonExpander::orthogonalizeInPlace(Window window, const Group &group) {
-  const int64_t elements = group.rows * group.columns;
-  for (size_t begin = 0, count = 0; begin < group.places.size(); begin += count) {
-    count = runLength(group, begin);
-    const Place &first = group.places[begin];
-    lm::MuonOp step = window[first.step];
+  // Stacks all matrices of the group. Each of `ranks` ranks orthogonalizes an equal share of the
+  // stack, and gathers the others. Copies of the last matrix fill the last share.
+  void orthogonalizeStack(Window window, const Group &group, int64_t ranks) {
+    lm::MuonOp step = window.back();
     Location loc = step.getLoc();
-    Value stack =
-        sliceRows(b, loc, directions[first.step], first.offset, int64_t(count) * elements);
-    stack = reshape(b, loc, stack, {int64_t(count) * group.rows, group.columns});
-    Value results = orthogonalize(step, stack, group.rows);
-    results = reshape(b, loc, results, {int64_t(count) * elements});
-    for (size_t i = 0; i < count; ++i)
-      parts[first.step][group.places[begin + i].matrix] =
-          reshape(b, loc, sliceRows(b, loc, results, int64_t(i) * elements, elements),
+    const int64_t elements = group.rows * group.columns;
+    const int64_t own = int64_t(llvm::divideCeil(group.places.size(), uint64_t(ranks)));
+    Value stack = tensor::EmptyOp::create(b, loc, {own * ranks * elements}, newtonSchulzType(step));
+    for (int64_t number = 0; number < own * ranks; ++number) {
+      const Place &place = group.places[std::min(size_t(number), group.places.size() - 1)];
+      stack = insert(b, loc, reshape(b, loc, matrixAt(loc, place, group), {elements}), stack,
+                     {number * elements});
+    }
+    stack = reshape(b, loc, stack, {own * ranks * group.rows, group.columns});
+    if (ranks > 1)
+      stack = lm::OwnRowsOp::create(b, loc, resized(tensorTypeOf(stack), 0, own * group.rows),
+                                    stack, shardRank(step));
+    Value all = orthogonalize(step, stack, group.rows);
+    if (ranks > 1)
+      all = createCollective<dist::AllGatherOp>(b, loc, mesh, Axis::Shard, all);
+    all = reshape(b, loc, all, {own * ranks * elements});
+    for (auto [number, place] : llvm::enumerate(group.places))
+      parts[place.step][place.matrix] =
+          reshape(b, loc, sliceRows(b, loc, all, int64_t(number) * elements, elements),
                   {group.rows, group.columns});
   }
-}
 
-// Returns a matrix [rows, columns] of a direction. If its rows are not adjacent, they are copied.
-Value MuonExpander::matrixAt(Location loc, const Place &place, const Group &group) {
-  Value direction = directions[place.step];
-  if (!place.pitch)
-    return reshape(b, loc, sliceRows(b, loc, direction, place.offset, group.rows * group.columns),
-                   {group.rows, group.columns});
-  Value block =
-      reshape(b, loc, sliceRows(b, loc, direction, place.offset, group.rows * place.pitch),
-              {group.rows, place.pitch});
-  RankedTensorType type = tensorTypeOf(block);
-  SmallVector<Type> parts;
-  for (int64_t count : {place.column, group.columns, place.pitch - place.column - group.columns})
-    if (count > 0)
-      parts.push_back(resized(type, 1, count));
-  auto split = lm::SplitOp::create(b, loc, parts, block);
-  Value part = split.getResult(place.column ? 1 : 0);
-  return lm::CastOp::create(b, loc, part.getType(), part);
-}
-
-// Stacks all matrices of the group. Each of `ranks` ranks orthogonalizes an equal share of the
-// stack, and gathers the others. Copies of the last matrix fill the last share.
-void MuonExpander::orthogonalizeStack(Window window, const Group &group, int64_t ranks) {
-  lm::MuonOp step = window.back();
-  Location loc = step.getLoc();
-  const int64_t elements = group.rows * group.columns;
-  const int64_t own = int64_t(llvm::divideCeil(group.places.size(), uint64_t(ranks)));
-  Value stack = tensor::EmptyOp::create(b, loc, {own * ranks * elements}, newtonSchulzType(step));
-  for (int64_t number = 0; number < own * ranks; ++number) {
-    const Place &place = group.places[std::min(size_t(number), group.places.size() - 1)];
-    stack = insert(b, loc, reshape(b, loc, matrixAt(loc, place, group), {elements}), stack,
-                   {number * elements});
+  void expandWindow(Window window) {
+    lm::MuonOp last = window.back();
+    b.setInsertionPoint(last);
+    directions.clear();
+    parts.clear();
+    SmallVector<Value> moments;
+    SmallVector<SmallVector<int64_t>> shapes; // of the whole parameters
+    for (lm::MuonOp step : window) {
+      RankedTensorType type = tensorTypeOf(step.getParameter());
+      auto direction = lm::MuonDirectionOp::create(
+          b, step.getLoc(), type, type.clone(newtonSchulzType(step)), step.getGradient(),
+          step.getMoment1(), step.getNorm(), step.getMomentum(), step.getClipGrad(),
+          step.getNesterovAttr());
+      Value whole = createCollective<dist::AllGatherOp>(b, step.getLoc(), mesh, Axis::Shard,
+                                                        direction.getDirection());
+      moments.push_back(direction.getNewMoment1());
+      shapes.emplace_back(tensorTypeOf(whole).getShape());
+      directions.push_back(
+          reshape(b, step.getLoc(), whole, {tensorTypeOf(whole).getNumElements()}));
+      parts.emplace_back(step.getMatrices().size());
+    }
+    for (const Group &group : groupsOf(window)) {
+      const Way way = wayOf(last, group);
+      if (way == Way::InPlace)
+        orthogonalizeInPlace(window, group);
+      else
+        orthogonalizeStack(window, group, way == Way::Owned ? ranks : 1);
+    }
+    for (auto [number, each] : llvm::enumerate(window)) {
+      lm::MuonOp step = each;
+      Location loc = step.getLoc();
+      RankedTensorType type = tensorTypeOf(step.getParameter());
+      Value orthogonal =
+          lm::ScaleMatricesOp::create(b, loc, type.clone(shapes[number]), parts[number],
+                                      step.getMatricesAttr(), step.getAdjustLrFnAttr());
+      if (ranks > 1)
+        orthogonal = lm::OwnRowsOp::create(b, loc, type, orthogonal, shardRank(step));
+      SmallVector<Type> types{type, step.getUpdateSq().getType(), step.getParamSq().getType()};
+      if (step.getCompute())
+        types.push_back(step.getCompute().getType());
+      SmallVector<Value> operands{step.getParameter(), orthogonal, step.getNorm(), step.getLr()};
+      if (step.getWeightDecay())
+        operands.push_back(step.getWeightDecay());
+      auto update = lm::MuonUpdateOp::create(b, loc, types, operands);
+      SmallVector<Value> results{update.getNewParameter(), moments[number], update.getUpdateSq(),
+                                 update.getParamSq()};
+      if (step.getCompute())
+        results.push_back(update.getCompute());
+      // The stores of earlier steps move behind the ops that now compute their values.
+      for (Operation *user : llvm::make_early_inc_range(step->getUsers()))
+        if (user->isBeforeInBlock(last))
+          user->moveBefore(last);
+      step->replaceAllUsesWith(results);
+      if (step != last)
+        step->erase();
+    }
+    last->erase();
   }
-  stack = reshape(b, loc, stack, {own * ranks * group.rows, group.columns});
-  if (ranks > 1)
-    stack = lm::OwnRowsOp::create(b, loc, resized(tensorTypeOf(stack), 0, own * group.rows), stack,
-                                  shardRank(step));
-  Value all = orthogonalize(step, stack, group.rows);
-  if (ranks > 1)
-    all = createCollective<dist::AllGatherOp>(b, loc, mesh, Axis::Shard, all);
-  all = reshape(b, loc, all, {own * ranks * elements});
-  for (auto [number, place] : llvm::enumerate(group.places))
-    parts[place.step][place.matrix] =
-        reshape(b, loc, sliceRows(b, loc, all, int64_t(number) * elements, elements),
-                {group.rows, group.columns});
-}
 
-void MuonExpander::expandWindow(Window window) {
-  lm::MuonOp last = window.back();
-  b.setInsertionPoint(last);
-  directions.clear();
-  parts.clear();
-  SmallVector<Value> moments;
-  SmallVector<SmallVector<int64_t>> shapes; // of the whole parameters
-  for (lm::MuonOp step : window) {
-    RankedTensorType type = tensorTypeOf(step.getParameter());
-    auto direction =
-        lm::MuonDirectionOp::create(b, step.getLoc(), type, type.clone(newtonSchulzType(step)),
-                                    step.getGradient(), step.getMoment1(), step.getNorm(),
-                                    step.getMomentum(), step.getClipGrad(), step.getNesterovAttr());
-    Value whole = createCollective<dist::AllGatherOp>(b, step.getLoc(), mesh, Axis::Shard,
-                                                      direction.getDirection());
-    moments.push_back(direction.getNewMoment1());
-    shapes.emplace_back(tensorTypeOf(whole).getShape());
-    directions.push_back(reshape(b, step.getLoc(), whole, {tensorTypeOf(whole).getNumElements()}));
-    parts.emplace_back(step.getMatrices().size());
-  }
-  for (const Group &group : groupsOf(window)) {
-    const Way way = wayOf(last, group);
-    if (way == Way::InPlace)
-      orthogonalizeInPlace(window, group);
-    else
-      orthogonalizeStack(window, group, way == Way::Owned ? ranks : 1);
-  }
-  for (auto [number, each] : llvm::enumerate(window)) {
-    lm::MuonOp step = each;
-    Location loc = step.getLoc();
-    RankedTensorType type = tensorTypeOf(step.getParameter());
-    Value orthogonal =
-        lm::ScaleMatricesOp::create(b, loc, type.clone(shapes[number]), parts[number],
-                                    step.getMatricesAttr(), step.getAdjustLrFnAttr());
-    if (ranks > 1)
-      orthogonal = lm::OwnRowsOp::create(b, loc, type, orthogonal, shardRank(step));
-    SmallVector<Type> types{type, step.getUpdateSq().getType(), step.getParamSq().getType()};
-    if (step.getCompute())
-      types.push_back(step.getCompute().getType());
-    SmallVector<Value> operands{step.getParameter(), orthogonal, step.getNorm(), step.getLr()};
-    if (step.getWeightDecay())
-      operands.push_back(step.getWeightDecay());
-    auto update = lm::MuonUpdateOp::create(b, loc, types, operands);
-    SmallVector<Value> results{update.getNewParameter(), moments[number], update.getUpdateSq(),
-                               update.getParamSq()};
-    if (step.getCompute())
-      results.push_back(update.getCompute());
-    // The stores of earlier steps move behind the ops that now compute their values.
-    for (Operation *user : llvm::make_early_inc_range(step->getUsers()))
-      if (user->isBeforeInBlock(last))
-        user->moveBefore(last);
-    step->replaceAllUsesWith(results);
-    if (step != last)
-      step->erase();
-  }
-  last->erase();
-}
+  SymbolTable symbols;
+  OpBuilder b;
+  dist::MeshOp mesh;
+  const int64_t ranks; // the number of ranks that divide a parameter
+  const Owners owners;
+  const cost::CostModel *model; // may be null
+  const cost::Group group;
+  SmallVector<Value> directions;         // of each step of the window, as vectors
+  SmallVector<SmallVector<Value>> parts; // the orthogonalized matrices of each step
+};
 
-void MuonExpander::expand(Window steps) {
-  const size_t size = windowSize(steps);
-  for (; !steps.empty(); steps = steps.drop_front(std::min(size, steps.size())))
-    expandWindow(steps.take_front(size));
-}
-
-namespace {
 struct ExpandMuonPass : lmc::impl::ExpandMuonPassBase<ExpandMuonPass> {
   using ExpandMuonPassBase::ExpandMuonPassBase;
 

@@ -33,129 +33,22 @@ struct Chain {
 // Consecutive chains. Every op between them needs the result of one of them.
 using Group = SmallVector<Chain, 1>;
 
-class Overlapper {
-public:
-  explicit Overlapper(func::FuncOp function) : body(function.getBody().front()) {}
-
-  void prefetch(int64_t distance);
-  void delay(int64_t distance);
-  void exchange();
-
-  unsigned numAsync = 0;
-
-private:
-  SmallVector<Group> groups(llvm::function_ref<std::optional<Chain>(Operation *)> startsChain);
-  void overlap(const Chain &chain, Operation *until, ArrayRef<Operation *> dependents);
-  void overlapUntilRead(const Chain &chain);
-
-  Block &body;
-};
-
-} // namespace
-
 // Returns true if the op becomes a command that may run at the same time as a collective.
-static bool computes(Operation *op) {
+bool computes(Operation *op) {
   return isa<CommandOpInterface>(op) && !dist::isCollective(op) && !isa<dist::WaitOp>(op);
 }
 
-// Returns the groups of the chains that `startsChain` finds at the ops of the function, in order.
-SmallVector<Group>
-Overlapper::groups(llvm::function_ref<std::optional<Chain>(Operation *)> startsChain) {
-  SmallVector<Group> all;
-  llvm::DenseSet<Operation *> dependents; // of all chains so far
-  bool isApart = true;
-  for (Operation &op : body) {
-    isApart |= computes(&op) && !dependents.contains(&op);
-    std::optional<Chain> chain = startsChain(&op);
-    if (!chain)
-      continue;
-    dependents.insert_range(chain->dependents);
-    if (isApart)
-      all.emplace_back();
-    all.back().push_back(std::move(*chain));
-    isApart = false;
-  }
-  return all;
-}
-
 // Returns the first op between `op` and `end` that computes, or `end` if there is none.
-static Operation *nextThatComputes(Operation *op, Operation *end) {
+Operation *nextThatComputes(Operation *op, Operation *end) {
   do
     op = op->getNextNode();
   while (op != end && !computes(op));
   return op;
 }
 
-// Makes the chain run at the same time as the ops from its end to a wait before `until`. The
-// `dependents`, in order, are the ops before `until` that need the result. They move behind the
-// wait. Does nothing if there is no op for the chain to run beside.
-void Overlapper::overlap(const Chain &chain, Operation *until, ArrayRef<Operation *> dependents) {
-  Operation *last = chain.last();
-  Operation *next = last;
-  do
-    next = nextThatComputes(next, until);
-  while (next != until && llvm::is_contained(dependents, next));
-  if (next == until)
-    return;
-  OpBuilder b(until);
-  SmallVector<Value, 1> inputs;
-  if (!isa<dist::AllReduceOp>(chain.first()))
-    inputs.push_back(chain.first()->getOperand(0));
-  Value started = chain.result();
-  auto wait = dist::WaitOp::create(b, last->getLoc(), started.getType(), started, inputs);
-  setStep(wait, last);
-  started.replaceAllUsesExcept(wait.getResult(), wait);
-  for (Operation *dependent : dependents)
-    dependent->moveBefore(until);
-  for (Operation *op : chain.ops)
-    op->setAttr("async", b.getUnitAttr());
-  numAsync += unsigned(chain.ops.size());
-}
-
-// Makes the chain run at the same time as the ops before the first reader of its result.
-void Overlapper::overlapUntilRead(const Chain &chain) {
-  auto [views, readers] = usesOf(chain.result());
-  if (readers.empty())
-    return;
-  Operation *first = readers.front();
-  llvm::erase_if(views, [&](Operation *view) { return first->isBeforeInBlock(view); });
-  overlap(chain, first, views);
-}
-
-//===-- Weights -----------------------------------------------------------------------------===//
-
-// Starts each all-gather of weights when the group `distance` groups before its own starts.
-void Overlapper::prefetch(int64_t distance) {
-  SmallVector<Group> all = groups([](Operation *op) -> std::optional<Chain> {
-    auto gather = dyn_cast<dist::AllGatherOp>(op);
-    if (!gather || !gather.getInput().getDefiningOp<lm::LoadOp>())
-      return std::nullopt;
-    return Chain{{op}, {}};
-  });
-  // For each group, the op before which later groups may start.
-  SmallVector<Operation *> places;
-  for (const Group &group : all)
-    places.push_back(nextThatComputes(group.back().first(), body.getTerminator()));
-  for (auto [number, group] : llvm::enumerate(all))
-    for (const Chain &chain : group) {
-      if (usesOf(chain.result()).readers.empty())
-        continue;
-      if (number > 0) {
-        Operation *place = places[number > size_t(distance) ? number - size_t(distance) : 0];
-        if (Operation *load = chain.first()->getOperand(0).getDefiningOp();
-            place->isBeforeInBlock(load))
-          load->moveBefore(place);
-        chain.first()->moveBefore(place);
-      }
-      overlapUntilRead(chain);
-    }
-}
-
-//===-- Gradients ---------------------------------------------------------------------------===//
-
 // Collects the ops that need `value`, directly or through others. Fails if a collective or the end
 // of the function is one of them.
-static LogicalResult collectDependents(Value value, SetVector<Operation *> &all) {
+LogicalResult collectDependents(Value value, SetVector<Operation *> &all) {
   for (Operation *user : value.getUsers()) {
     if (dist::isCollective(user) || user->hasTrait<OpTrait::IsTerminator>())
       return failure();
@@ -170,7 +63,7 @@ static LogicalResult collectDependents(Value value, SetVector<Operation *> &all)
 
 // Returns true if `ops` need nothing except `given`, each other's results, variables, and scalars
 // that are computed before `first`, such as the scale of gradients in f16.
-static bool needNothingElse(const SetVector<Operation *> &ops, Value given, Operation *first) {
+bool needNothingElse(const SetVector<Operation *> &ops, Value given, Operation *first) {
   return llvm::all_of(ops, [&](Operation *op) {
     return llvm::all_of(op->getOperands(), [&](Value operand) {
       Operation *source = operand.getDefiningOp();
@@ -182,48 +75,137 @@ static bool needNothingElse(const SetVector<Operation *> &ops, Value given, Oper
   });
 }
 
-// Delays the wait for each sum of gradients until the group that is `distance` groups later has
-// started. The ops that add a sum to the gradients of earlier micro-steps move behind its wait.
-void Overlapper::delay(int64_t distance) {
-  SmallVector<Group> all = groups([](Operation *op) -> std::optional<Chain> {
-    if (!isBackward(op) || !isa<dist::ReduceScatterOp, dist::AllReduceOp>(op) ||
-        op->getOperand(0).getDefiningOp<dist::ReduceScatterOp>())
-      return std::nullopt;
-    Chain chain{{op}, {}};
-    Operation *user = op->hasOneUse() ? *op->user_begin() : nullptr;
-    if (isa_and_nonnull<dist::AllReduceOp>(user))
-      chain.ops.push_back(user);
-    if (failed(collectDependents(chain.result(), chain.dependents)) ||
-        !needNothingElse(chain.dependents, chain.result(), chain.first()))
-      return std::nullopt;
-    return chain;
-  });
-  for (auto [number, group] : llvm::enumerate(all)) {
-    const size_t next = number + size_t(distance);
-    Operation *until =
-        next < all.size() ? all[next].back().last()->getNextNode() : body.getTerminator();
-    for (const Chain &chain : group) {
-      SmallVector<Operation *> ordered(chain.dependents.getArrayRef());
-      llvm::erase_if(ordered, [&](Operation *op) { return until->isBeforeInBlock(op); });
-      llvm::sort(ordered, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
-      overlap(chain, until, ordered);
+class Overlapper {
+public:
+  explicit Overlapper(func::FuncOp function) : body(function.getBody().front()) {}
+
+  // Starts each all-gather of weights when the group `distance` groups before its own starts.
+  void prefetch(int64_t distance) {
+    SmallVector<Group> all = groups([](Operation *op) -> std::optional<Chain> {
+      auto gather = dyn_cast<dist::AllGatherOp>(op);
+      if (!gather || !gather.getInput().getDefiningOp<lm::LoadOp>())
+        return std::nullopt;
+      return Chain{{op}, {}};
+    });
+    // For each group, the op before which later groups may start.
+    SmallVector<Operation *> places;
+    for (const Group &group : all)
+      places.push_back(nextThatComputes(group.back().first(), body.getTerminator()));
+    for (auto [number, group] : llvm::enumerate(all))
+      for (const Chain &chain : group) {
+        if (usesOf(chain.result()).readers.empty())
+          continue;
+        if (number > 0) {
+          Operation *place = places[number > size_t(distance) ? number - size_t(distance) : 0];
+          if (Operation *load = chain.first()->getOperand(0).getDefiningOp();
+              place->isBeforeInBlock(load))
+            load->moveBefore(place);
+          chain.first()->moveBefore(place);
+        }
+        overlapUntilRead(chain);
+      }
+  }
+
+  // Delays the wait for each sum of gradients until the group that is `distance` groups later has
+  // started. The ops that add a sum to the gradients of earlier micro-steps move behind its wait.
+  void delay(int64_t distance) {
+    SmallVector<Group> all = groups([](Operation *op) -> std::optional<Chain> {
+      if (!isBackward(op) || !isa<dist::ReduceScatterOp, dist::AllReduceOp>(op) ||
+          op->getOperand(0).getDefiningOp<dist::ReduceScatterOp>())
+        return std::nullopt;
+      Chain chain{{op}, {}};
+      Operation *user = op->hasOneUse() ? *op->user_begin() : nullptr;
+      if (isa_and_nonnull<dist::AllReduceOp>(user))
+        chain.ops.push_back(user);
+      if (failed(collectDependents(chain.result(), chain.dependents)) ||
+          !needNothingElse(chain.dependents, chain.result(), chain.first()))
+        return std::nullopt;
+      return chain;
+    });
+    for (auto [number, group] : llvm::enumerate(all)) {
+      const size_t next = number + size_t(distance);
+      Operation *until =
+          next < all.size() ? all[next].back().last()->getNextNode() : body.getTerminator();
+      for (const Chain &chain : group) {
+        SmallVector<Operation *> ordered(chain.dependents.getArrayRef());
+        llvm::erase_if(ordered, [&](Operation *op) { return until->isBeforeInBlock(op); });
+        llvm::sort(ordered, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
+        overlap(chain, until, ordered);
+      }
     }
   }
-}
 
-//===-- Tokens of experts -------------------------------------------------------------------===//
+  // Makes each exchange along `expert` run until its result is first read.
+  void exchange() {
+    SmallVector<Operation *> exchanges;
+    for (Operation &op : body)
+      if (dist::isExchange(&op) && !dist::isAsync(&op))
+        exchanges.push_back(&op);
+    for (Operation *op : exchanges)
+      overlapUntilRead(Chain{{op}, {}});
+  }
 
-// Makes each exchange along `expert` run until its result is first read.
-void Overlapper::exchange() {
-  SmallVector<Operation *> exchanges;
-  for (Operation &op : body)
-    if (dist::isExchange(&op) && !dist::isAsync(&op))
-      exchanges.push_back(&op);
-  for (Operation *op : exchanges)
-    overlapUntilRead(Chain{{op}, {}});
-}
+  unsigned numAsync = 0;
 
-namespace {
+private:
+  // Returns the groups of the chains that `startsChain` finds at the ops of the function, in order.
+  SmallVector<Group> groups(llvm::function_ref<std::optional<Chain>(Operation *)> startsChain) {
+    SmallVector<Group> all;
+    llvm::DenseSet<Operation *> dependents; // of all chains so far
+    bool isApart = true;
+    for (Operation &op : body) {
+      isApart |= computes(&op) && !dependents.contains(&op);
+      std::optional<Chain> chain = startsChain(&op);
+      if (!chain)
+        continue;
+      dependents.insert_range(chain->dependents);
+      if (isApart)
+        all.emplace_back();
+      all.back().push_back(std::move(*chain));
+      isApart = false;
+    }
+    return all;
+  }
+
+  // Makes the chain run at the same time as the ops from its end to a wait before `until`. The
+  // `dependents`, in order, are the ops before `until` that need the result. They move behind the
+  // wait. Does nothing if there is no op for the chain to run beside.
+  void overlap(const Chain &chain, Operation *until, ArrayRef<Operation *> dependents) {
+    Operation *last = chain.last();
+    Operation *next = last;
+    do
+      next = nextThatComputes(next, until);
+    while (next != until && llvm::is_contained(dependents, next));
+    if (next == until)
+      return;
+    OpBuilder b(until);
+    SmallVector<Value, 1> inputs;
+    if (!isa<dist::AllReduceOp>(chain.first()))
+      inputs.push_back(chain.first()->getOperand(0));
+    Value started = chain.result();
+    auto wait = dist::WaitOp::create(b, last->getLoc(), started.getType(), started, inputs);
+    setStep(wait, last);
+    started.replaceAllUsesExcept(wait.getResult(), wait);
+    for (Operation *dependent : dependents)
+      dependent->moveBefore(until);
+    for (Operation *op : chain.ops)
+      op->setAttr("async", b.getUnitAttr());
+    numAsync += unsigned(chain.ops.size());
+  }
+
+  // Makes the chain run at the same time as the ops before the first reader of its result.
+  void overlapUntilRead(const Chain &chain) {
+    auto [views, readers] = usesOf(chain.result());
+    if (readers.empty())
+      return;
+    Operation *first = readers.front();
+    llvm::erase_if(views, [&](Operation *view) { return first->isBeforeInBlock(view); });
+    overlap(chain, first, views);
+  }
+
+  Block &body;
+};
+
 struct OverlapPass : lmc::impl::OverlapPassBase<OverlapPass> {
   using OverlapPassBase::OverlapPassBase;
 

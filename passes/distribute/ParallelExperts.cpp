@@ -26,39 +26,9 @@ using dist::Axis;
 
 namespace {
 
-class ExpertDivider {
-public:
-  ExpertDivider(ModuleOp module, dist::MeshOp mesh, double capacity)
-      : module(module), symbols(module), b(module.getContext()), mesh(mesh),
-        ranks(mesh.ranksAlong(Axis::Expert)), capacity(capacity) {
-    module.walk([&](func::CallOp call) { calls[call.getCallee()].push_back(call); });
-  }
-
-  LogicalResult run();
-
-private:
-  LogicalResult divide(lm::SortRowsOp sort);
-  void cutIntoWindows(lm::SortRowsOp sort, int64_t choices);
-  LogicalResult divideWeight(OpOperand &operand);
-  LogicalResult divideLoad(Value weight, Operation *reader);
-  Value exchanged(Value value, StringRef name);
-  Value rankIn(func::FuncOp function, RankedTensorType type);
-
-  ModuleOp module;
-  SymbolTable symbols;
-  OpBuilder b;
-  dist::MeshOp mesh;
-  const int64_t ranks;   // the number of ranks that divide the experts of a layer
-  const double capacity; // rows of a window per choice of a rank's own tokens; 0: one window
-  llvm::StringMap<SmallVector<func::CallOp>> calls; // by the function's name
-  llvm::DenseMap<Operation *, Value> rankOf;        // the result of rankIn() for a function
-};
-
-} // namespace
-
 // Returns the values whose rows are the rows of `sort`: the results of lm.take_rows, and of the ops
 // between it and lm.combine_rows.
-static llvm::SetVector<Value> valuesOfRows(lm::SortRowsOp sort) {
+llvm::SetVector<Value> valuesOfRows(lm::SortRowsOp sort) {
   llvm::SetVector<Value> values;
   for (Operation *user : sort.getRows().getUsers())
     if (auto take = dyn_cast<lm::TakeRowsOp>(user))
@@ -70,77 +40,9 @@ static llvm::SetVector<Value> valuesOfRows(lm::SortRowsOp sort) {
   return values;
 }
 
-// Gathers `value` from all ranks along the axis `expert`, right behind the op that computes
-// `value`. Other ops can then run beside the exchange, an op with the name `name`.
-Value ExpertDivider::exchanged(Value value, StringRef name) {
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointAfterValue(value);
-  return createCollective<dist::AllGatherOp>(b, NameLoc::get(b.getStringAttr(name)), mesh,
-                                             Axis::Expert, value);
-}
-
-// Returns the rank's position along the axis `shard`. A layer gets it as an argument.
-Value ExpertDivider::rankIn(func::FuncOp function, RankedTensorType type) {
-  Value &known = rankOf[function];
-  if (known)
-    return known;
-  OpBuilder::InsertionGuard guard(b);
-  auto load = [&] { return loadShardRank(b, mesh.getLoc(), mesh, symbols, type); };
-  Block &body = function.getBody().front();
-  if (!function.isPrivate()) {
-    b.setInsertionPointToStart(&body);
-    return known = load();
-  }
-  known = body.addArgument(type, function.getLoc());
-  function.setType(FunctionType::get(module.getContext(), body.getArgumentTypes(),
-                                     function.getFunctionType().getResults()));
-  for (func::CallOp call : calls.lookup(function.getSymName())) {
-    b.setInsertionPoint(call);
-    call.getOperandsMutable().append(load());
-  }
-  return known;
-}
-
-// Shrinks the variable from which `weight` is loaded to the experts of one rank.
-LogicalResult ExpertDivider::divideLoad(Value weight, Operation *reader) {
-  auto load = weight.getDefiningOp<lm::LoadOp>();
-  auto variable = load ? symbols.lookup<lm::VariableOp>(load.getVariable()) : lm::VariableOp();
-  if (!variable)
-    return reader->emitOpError("has a weight of experts that no lm.load reads");
-  auto parameter =
-      variable.getParameter() ? symbols.lookup<lm::VariableOp>(*variable.getParameter()) : variable;
-  if (parameter.getGroups() == 1) {
-    const RankedTensorType type = tensorTypeOf(parameter);
-    for (auto state : module.getOps<lm::VariableOp>())
-      if (state == parameter || state.getParameter() == parameter.getSymName()) {
-        state.setType(resized(tensorTypeOf(state), 0, type.getDimSize(0) / ranks));
-        state.setGroups(uint64_t(ranks));
-      }
-  }
-  load.getResult().setType(tensorTypeOf(variable));
-  return success();
-}
-
-// Shrinks the weight that an op reads to the experts of one rank.
-LogicalResult ExpertDivider::divideWeight(OpOperand &operand) {
-  auto argument = dyn_cast<BlockArgument>(operand.get());
-  if (!argument)
-    return divideLoad(operand.get(), operand.getOwner());
-  auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
-  const RankedTensorType type = tensorTypeOf(argument);
-  argument.setType(resized(type, 0, type.getDimSize(0) / ranks));
-  function.setType(FunctionType::get(module.getContext(),
-                                     function.getBody().front().getArgumentTypes(),
-                                     function.getFunctionType().getResults()));
-  for (func::CallOp call : calls.lookup(function.getSymName()))
-    if (failed(divideLoad(call.getOperand(argument.getArgNumber()), call)))
-      return failure();
-  return success();
-}
-
 // Replaces each lm.swiglu over the rows of `sort` by lm.expert_swiglu, which computes only the rows
 // that belong to an expert.
-static void useRowsOfExperts(lm::SortRowsOp sort) {
+void useRowsOfExperts(lm::SortRowsOp sort) {
   for (Operation *reader : llvm::to_vector(sort.getOffsets().getUsers())) {
     auto linear = dyn_cast<lm::ExpertLinearOp>(reader);
     if (!linear)
@@ -166,129 +68,218 @@ static void useRowsOfExperts(lm::SortRowsOp sort) {
   }
 }
 
-// Makes `sort`, and the ops that process its rows, process those choices of all ranks along
-// `expert` that name an expert of this rank.
-LogicalResult ExpertDivider::divide(lm::SortRowsOp sort) {
-  const RankedTensorType choices = tensorTypeOf(sort.getExperts());
-  const int64_t experts = tensorTypeOf(sort.getOffsets()).getDimSize(0) - 1;
-  const int64_t tokens = choices.getDimSize(0) * ranks, chosen = choices.getDimSize(1);
-  if (experts % ranks != 0)
-    return sort.emitOpError("sorts by ")
-           << experts << " experts, which " << ranks << " ranks cannot divide evenly";
-  // A token chooses each of the experts of this rank at most once.
-  const int64_t own = experts / ranks, rows = tokens * std::min(chosen, own);
-
-  SmallVector<lm::CombineRowsOp> combines;
-  for (Operation *user : sort.getRows().getUsers())
-    if (auto combine = dyn_cast<lm::CombineRowsOp>(user))
-      combines.push_back(combine);
-    else if (!isa<lm::TakeRowsOp>(user))
-      return user->emitOpError("reads rows of experts, and dist-parallel-experts does not know how "
-                               "ranks divide them");
-  const llvm::SetVector<Value> ofRows = valuesOfRows(sort);
-  SmallVector<OpOperand *> weights;
-  for (Value value : ofRows)
-    for (Operation *user : value.getUsers())
-      if (auto linear = dyn_cast<lm::ExpertLinearOp>(user))
-        weights.push_back(&linear.getWeightMutable());
-
-  for (lm::CombineRowsOp combine : combines) {
-    if (combine.getWeights().getDefiningOp() != sort.getExperts().getDefiningOp())
-      return combine.emitOpError("has weights of another router than its rows");
-    combine.getWeightsMutable().assign(exchanged(combine.getWeights(), "exchange.weights"));
-    // Adds the sums of all ranks, each over the results of the rank's own experts.
-    Value own = combine.getResult();
-    const RankedTensorType type = tensorTypeOf(own);
-    own.setType(resized(type, 0, type.getDimSize(0) * ranks));
-    b.setInsertionPointAfter(combine);
-    Value sum = createCollective<dist::ReduceScatterOp>(
-        b, NameLoc::get(b.getStringAttr("exchange.sum")), mesh, Axis::Expert, own);
-    own.replaceAllUsesExcept(sum, sum.getDefiningOp());
+class ExpertDivider {
+public:
+  ExpertDivider(ModuleOp module, dist::MeshOp mesh, double capacity)
+      : module(module), symbols(module), b(module.getContext()), mesh(mesh),
+        ranks(mesh.ranksAlong(Axis::Expert)), capacity(capacity) {
+    module.walk([&](func::CallOp call) { calls[call.getCallee()].push_back(call); });
   }
-  for (Operation *user : llvm::to_vector(sort.getRows().getUsers()))
-    if (auto take = dyn_cast<lm::TakeRowsOp>(user))
-      take.getXMutable().assign(exchanged(take.getX(), "exchange"));
-  for (Value value : ofRows)
-    value.setType(resized(tensorTypeOf(value), 0, rows));
-  for (OpOperand *weight : weights)
-    if (failed(divideWeight(*weight)))
-      return failure();
 
-  auto function = sort->getParentOfType<func::FuncOp>();
-  const Type real = tensorTypeOf(sort.getExperts().getDefiningOp()->getResult(0)).getElementType();
-  sort.getRankMutable().assign(rankIn(function, RankedTensorType::get({}, real)));
-  sort.getExpertsMutable().assign(exchanged(sort.getExperts(), "exchange.choices"));
-  sort.setGroups(uint64_t(ranks));
-  sort.getOffsets().setType(RankedTensorType::get({own + 1}, b.getI32Type()));
-  sort.getRows().setType(RankedTensorType::get({rows}, b.getI32Type()));
-  sort.getPlaces().setType(RankedTensorType::get({tokens * chosen}, b.getI32Type()));
-  useRowsOfExperts(sort);
-  if (capacity > 0)
-    cutIntoWindows(sort, choices.getNumElements());
-  return success();
-}
+  LogicalResult run() {
+    SmallVector<lm::SortRowsOp> sorts;
+    module.walk([&](lm::SortRowsOp sort) { sorts.push_back(sort); });
+    for (lm::SortRowsOp sort : sorts)
+      if (failed(divide(sort)))
+        return failure();
+    return success();
+  }
 
-// Divides the rows of `sort` into windows of capacity * choices rows, where `choices` is the number
-// of choices of a rank's own tokens. The ops from `sort` to lm.combine_rows then process the first
-// window only. A clone of them processes each further window, and their results are added.
-void ExpertDivider::cutIntoWindows(lm::SortRowsOp sort, int64_t choices) {
-  const int64_t all = tensorTypeOf(sort.getRows()).getDimSize(0);
-  const auto most = int64_t(std::ceil(capacity * double(choices)));
-  if (most >= all)
-    return;
-  lm::CombineRowsOp combine;
-  lm::LateRowsOp late;
-  for (Operation *user : sort->getUsers())
-    if (auto last = dyn_cast<lm::CombineRowsOp>(user))
-      combine = last;
-    else if (auto watched = dyn_cast<lm::LateRowsOp>(user))
-      late = watched;
-  const llvm::SetVector<Value> ofRows = valuesOfRows(sort);
-  llvm::SetVector<Operation *> found;
-  found.insert(sort);
-  found.insert(combine);
-  for (Value value : ofRows)
-    found.insert(value.getDefiningOp());
-  SmallVector<Operation *> chain(found.getArrayRef());
-  llvm::sort(chain, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
+private:
+  // Makes `sort`, and the ops that process its rows, process those choices of all ranks along
+  // `expert` that name an expert of this rank.
+  LogicalResult divide(lm::SortRowsOp sort) {
+    const RankedTensorType choices = tensorTypeOf(sort.getExperts());
+    const int64_t experts = tensorTypeOf(sort.getOffsets()).getDimSize(0) - 1;
+    const int64_t tokens = choices.getDimSize(0) * ranks, chosen = choices.getDimSize(1);
+    if (experts % ranks != 0)
+      return sort.emitOpError("sorts by ")
+             << experts << " experts, which " << ranks << " ranks cannot divide evenly";
+    // A token chooses each of the experts of this rank at most once.
+    const int64_t own = experts / ranks, rows = tokens * std::min(chosen, own);
 
-  auto hold = [&](lm::SortRowsOp sort, int64_t rows, const IRMapping &mapping) {
-    sort.getRows().setType(RankedTensorType::get({rows}, b.getI32Type()));
-    for (Value value : ofRows) {
-      Value own = mapping.lookupOrDefault(value);
-      own.setType(resized(tensorTypeOf(own), 0, rows));
+    SmallVector<lm::CombineRowsOp> combines;
+    for (Operation *user : sort.getRows().getUsers())
+      if (auto combine = dyn_cast<lm::CombineRowsOp>(user))
+        combines.push_back(combine);
+      else if (!isa<lm::TakeRowsOp>(user))
+        return user->emitOpError(
+            "reads rows of experts, and dist-parallel-experts does not know how "
+            "ranks divide them");
+    const llvm::SetVector<Value> ofRows = valuesOfRows(sort);
+    SmallVector<OpOperand *> weights;
+    for (Value value : ofRows)
+      for (Operation *user : value.getUsers())
+        if (auto linear = dyn_cast<lm::ExpertLinearOp>(user))
+          weights.push_back(&linear.getWeightMutable());
+
+    for (lm::CombineRowsOp combine : combines) {
+      if (combine.getWeights().getDefiningOp() != sort.getExperts().getDefiningOp())
+        return combine.emitOpError("has weights of another router than its rows");
+      combine.getWeightsMutable().assign(exchanged(combine.getWeights(), "exchange.weights"));
+      // Adds the sums of all ranks, each over the results of the rank's own experts.
+      Value own = combine.getResult();
+      const RankedTensorType type = tensorTypeOf(own);
+      own.setType(resized(type, 0, type.getDimSize(0) * ranks));
+      b.setInsertionPointAfter(combine);
+      Value sum = createCollective<dist::ReduceScatterOp>(
+          b, NameLoc::get(b.getStringAttr("exchange.sum")), mesh, Axis::Expert, own);
+      own.replaceAllUsesExcept(sum, sum.getDefiningOp());
     }
-  };
-  hold(sort, most, IRMapping());
-  Value sum = combine.getResult();
-  Operation *reader = *sum.user_begin(); // the reduce-scatter
-  b.setInsertionPoint(reader);
-  for (int64_t first = most; first < all; first += most) {
-    IRMapping mapping;
-    for (Operation *op : chain)
-      b.clone(*op, mapping);
-    auto window = cast<lm::SortRowsOp>(mapping.lookup(sort.getRows()).getDefiningOp());
-    window.setFirst(uint64_t(first));
-    hold(window, std::min(most, all - first), mapping);
-    sum = lm::AddOp::create(b, combine.getLoc(), sum, mapping.lookup(combine.getResult()));
-    if (late)
-      late.getOffsetsMutable().append(window.getOffsets());
+    for (Operation *user : llvm::to_vector(sort.getRows().getUsers()))
+      if (auto take = dyn_cast<lm::TakeRowsOp>(user))
+        take.getXMutable().assign(exchanged(take.getX(), "exchange"));
+    for (Value value : ofRows)
+      value.setType(resized(tensorTypeOf(value), 0, rows));
+    for (OpOperand *weight : weights)
+      if (failed(divideWeight(*weight)))
+        return failure();
+
+    auto function = sort->getParentOfType<func::FuncOp>();
+    const Type real =
+        tensorTypeOf(sort.getExperts().getDefiningOp()->getResult(0)).getElementType();
+    sort.getRankMutable().assign(rankIn(function, RankedTensorType::get({}, real)));
+    sort.getExpertsMutable().assign(exchanged(sort.getExperts(), "exchange.choices"));
+    sort.setGroups(uint64_t(ranks));
+    sort.getOffsets().setType(RankedTensorType::get({own + 1}, b.getI32Type()));
+    sort.getRows().setType(RankedTensorType::get({rows}, b.getI32Type()));
+    sort.getPlaces().setType(RankedTensorType::get({tokens * chosen}, b.getI32Type()));
+    useRowsOfExperts(sort);
+    if (capacity > 0)
+      cutIntoWindows(sort, choices.getNumElements());
+    return success();
   }
-  reader->setOperand(0, sum);
-  if (late)
-    late->moveBefore(reader);
-}
 
-LogicalResult ExpertDivider::run() {
-  SmallVector<lm::SortRowsOp> sorts;
-  module.walk([&](lm::SortRowsOp sort) { sorts.push_back(sort); });
-  for (lm::SortRowsOp sort : sorts)
-    if (failed(divide(sort)))
-      return failure();
-  return success();
-}
+  // Divides the rows of `sort` into windows of capacity * choices rows, where `choices` is the
+  // number of choices of a rank's own tokens. The ops from `sort` to lm.combine_rows then process
+  // the first window only. A clone of them processes each further window. Their results are added.
+  void cutIntoWindows(lm::SortRowsOp sort, int64_t choices) {
+    const int64_t all = tensorTypeOf(sort.getRows()).getDimSize(0);
+    const auto most = int64_t(std::ceil(capacity * double(choices)));
+    if (most >= all)
+      return;
+    lm::CombineRowsOp combine;
+    lm::LateRowsOp late;
+    for (Operation *user : sort->getUsers())
+      if (auto last = dyn_cast<lm::CombineRowsOp>(user))
+        combine = last;
+      else if (auto watched = dyn_cast<lm::LateRowsOp>(user))
+        late = watched;
+    const llvm::SetVector<Value> ofRows = valuesOfRows(sort);
+    llvm::SetVector<Operation *> found;
+    found.insert(sort);
+    found.insert(combine);
+    for (Value value : ofRows)
+      found.insert(value.getDefiningOp());
+    SmallVector<Operation *> chain(found.getArrayRef());
+    llvm::sort(chain, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
 
-namespace {
+    auto hold = [&](lm::SortRowsOp sort, int64_t rows, const IRMapping &mapping) {
+      sort.getRows().setType(RankedTensorType::get({rows}, b.getI32Type()));
+      for (Value value : ofRows) {
+        Value own = mapping.lookupOrDefault(value);
+        own.setType(resized(tensorTypeOf(own), 0, rows));
+      }
+    };
+    hold(sort, most, IRMapping());
+    Value sum = combine.getResult();
+    Operation *reader = *sum.user_begin(); // the reduce-scatter
+    b.setInsertionPoint(reader);
+    for (int64_t first = most; first < all; first += most) {
+      IRMapping mapping;
+      for (Operation *op : chain)
+        b.clone(*op, mapping);
+      auto window = cast<lm::SortRowsOp>(mapping.lookup(sort.getRows()).getDefiningOp());
+      window.setFirst(uint64_t(first));
+      hold(window, std::min(most, all - first), mapping);
+      sum = lm::AddOp::create(b, combine.getLoc(), sum, mapping.lookup(combine.getResult()));
+      if (late)
+        late.getOffsetsMutable().append(window.getOffsets());
+    }
+    reader->setOperand(0, sum);
+    if (late)
+      late->moveBefore(reader);
+  }
+
+  // Shrinks the weight that an op reads to the experts of one rank.
+  LogicalResult divideWeight(OpOperand &operand) {
+    auto argument = dyn_cast<BlockArgument>(operand.get());
+    if (!argument)
+      return divideLoad(operand.get(), operand.getOwner());
+    auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    const RankedTensorType type = tensorTypeOf(argument);
+    argument.setType(resized(type, 0, type.getDimSize(0) / ranks));
+    function.setType(FunctionType::get(module.getContext(),
+                                       function.getBody().front().getArgumentTypes(),
+                                       function.getFunctionType().getResults()));
+    for (func::CallOp call : calls.lookup(function.getSymName()))
+      if (failed(divideLoad(call.getOperand(argument.getArgNumber()), call)))
+        return failure();
+    return success();
+  }
+
+  // Shrinks the variable from which `weight` is loaded to the experts of one rank.
+  LogicalResult divideLoad(Value weight, Operation *reader) {
+    auto load = weight.getDefiningOp<lm::LoadOp>();
+    auto variable = load ? symbols.lookup<lm::VariableOp>(load.getVariable()) : lm::VariableOp();
+    if (!variable)
+      return reader->emitOpError("has a weight of experts that no lm.load reads");
+    auto parameter = variable.getParameter()
+                         ? symbols.lookup<lm::VariableOp>(*variable.getParameter())
+                         : variable;
+    if (parameter.getGroups() == 1) {
+      const RankedTensorType type = tensorTypeOf(parameter);
+      for (auto state : module.getOps<lm::VariableOp>())
+        if (state == parameter || state.getParameter() == parameter.getSymName()) {
+          state.setType(resized(tensorTypeOf(state), 0, type.getDimSize(0) / ranks));
+          state.setGroups(uint64_t(ranks));
+        }
+    }
+    load.getResult().setType(tensorTypeOf(variable));
+    return success();
+  }
+
+  // Gathers `value` from all ranks along the axis `expert`, right behind the op that computes
+  // `value`. Other ops can then run beside the exchange, an op with the name `name`.
+  Value exchanged(Value value, StringRef name) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointAfterValue(value);
+    return createCollective<dist::AllGatherOp>(b, NameLoc::get(b.getStringAttr(name)), mesh,
+                                               Axis::Expert, value);
+  }
+
+  // Returns the rank's position along the axis `shard`. A layer gets it as an argument.
+  Value rankIn(func::FuncOp function, RankedTensorType type) {
+    Value &known = rankOf[function];
+    if (known)
+      return known;
+    OpBuilder::InsertionGuard guard(b);
+    auto load = [&] { return loadShardRank(b, mesh.getLoc(), mesh, symbols, type); };
+    Block &body = function.getBody().front();
+    if (!function.isPrivate()) {
+      b.setInsertionPointToStart(&body);
+      return known = load();
+    }
+    known = body.addArgument(type, function.getLoc());
+    function.setType(FunctionType::get(module.getContext(), body.getArgumentTypes(),
+                                       function.getFunctionType().getResults()));
+    for (func::CallOp call : calls.lookup(function.getSymName())) {
+      b.setInsertionPoint(call);
+      call.getOperandsMutable().append(load());
+    }
+    return known;
+  }
+
+  ModuleOp module;
+  SymbolTable symbols;
+  OpBuilder b;
+  dist::MeshOp mesh;
+  const int64_t ranks;   // the number of ranks that divide the experts of a layer
+  const double capacity; // rows of a window per choice of a rank's own tokens; 0: one window
+  llvm::StringMap<SmallVector<func::CallOp>> calls; // by the function's name
+  llvm::DenseMap<Operation *, Value> rankOf;        // the result of rankIn() for a function
+};
+
 struct ParallelExpertsPass : lmc::impl::ParallelExpertsPassBase<ParallelExpertsPass> {
   using ParallelExpertsPassBase::ParallelExpertsPassBase;
 

@@ -29,17 +29,191 @@ public:
   OptimizerSync(ModuleOp module, dist::MeshOp mesh)
       : module(module), symbols(module), b(module.getContext()), mesh(mesh) {}
 
-  LogicalResult run();
+  LogicalResult run() {
+    auto optimizer = symbols.lookup<func::FuncOp>(names::kOptimizer);
+    if (!optimizer)
+      return module.emitOpError("has no @optimizer; run lm-insert-optimizer first");
+    joinNorms(optimizer);
+    sumLosses(optimizer);
+    sumRouters(optimizer);
+    listStates();
+    return mesh.ranksAlong(Axis::Shard) > 1 ? gatherWeights(optimizer) : success();
+  }
 
 private:
-  Value overRanks(Value sum);
-  void joinNorms(func::FuncOp optimizer);
-  void sumLosses(func::FuncOp optimizer);
-  void sumRouters(func::FuncOp optimizer);
-  void listStates();
-  LogicalResult gatherWeights(func::FuncOp optimizer);
-  Value newPiece(func::FuncOp optimizer, lm::VariableOp source);
-  void gatherInto(lm::VariableOp whole, lm::VariableOp parameter, Value piece);
+  // Returns the sum over all ranks of a scalar or vector.
+  Value overRanks(Value sum) {
+    auto type = tensorTypeOf(sum);
+    Value vector = reshape(b, sum.getLoc(), sum, {type.getNumElements()});
+    for (Axis axis : {Axis::Shard, Axis::Replicate})
+      vector = createCollective<dist::AllReduceOp>(b, sum.getLoc(), mesh, axis, vector);
+    return reshape(b, sum.getLoc(), vector, type.getShape());
+  }
+
+  void joinNorms(func::FuncOp optimizer) {
+    if (mesh.ranksAlong(Axis::Shard) == 1)
+      return;
+    for (Operation &op : llvm::make_early_inc_range(optimizer.getBody().front())) {
+      if (!isa<lm::GlobalNormOp, lm::NormOfPartsOp>(op))
+        continue;
+      b.setInsertionPointAfter(&op);
+      Value own = op.getResult(0);
+      Value vector = reshape(b, op.getLoc(), own, {1});
+      Operation *reshaped = vector.getDefiningOp();
+      Value all = createCollective<dist::AllGatherOp>(b, op.getLoc(), mesh, Axis::Shard, vector);
+      Value norm = lm::GlobalNormOp::create(b, op.getLoc(), own.getType(), all);
+      own.replaceAllUsesExcept(norm, reshaped);
+    }
+  }
+
+  void sumLosses(func::FuncOp optimizer) {
+    if (auto loss = symbols.lookup<lm::VariableOp>(names::kLoss)) {
+      // lm.guard_norm must read the loss over all ranks.
+      Block &body = optimizer.getBody().front();
+      SmallVector<lm::LoadOp> readers;
+      for (auto load : body.getOps<lm::LoadOp>())
+        if (load.getVariable() == names::kLoss)
+          readers.push_back(load);
+      b.setInsertionPoint(readers.empty() ? body.getTerminator() : readers.front());
+      Location loc = NameLoc::get(b.getStringAttr("loss"));
+      Value own = lm::LoadOp::create(b, loc, loss.getType(), names::kLoss);
+      Value all = overRanks(own);
+      lm::StoreOp::create(b, loc, all, names::kLoss);
+      for (lm::LoadOp reader : readers) {
+        reader.getResult().replaceAllUsesWith(all);
+        reader.erase();
+      }
+    }
+    if (auto eval = symbols.lookup<func::FuncOp>(names::kEval))
+      for (auto store : eval.getBody().front().getOps<lm::StoreOp>())
+        if (store.getVariable() == names::kEvalLoss) {
+          b.setInsertionPoint(store);
+          store.getValueMutable().assign(overRanks(store.getValue()));
+        }
+  }
+
+  // Sums the statistics of routers over all ranks.
+  void sumRouters(func::FuncOp optimizer) {
+    auto sums = symbols.lookup<lm::VariableOp>(names::kRouterSums);
+    if (!sums)
+      return;
+    b.setInsertionPoint(optimizer.getBody().front().getTerminator());
+    Location loc = NameLoc::get(b.getStringAttr(names::kRouterSums));
+    Value own = lm::LoadOp::create(b, loc, sums.getType(), sums.getSymName());
+    lm::StoreOp::create(b, loc, overRanks(own), sums.getSymName());
+  }
+
+  // Gives the optimizer state of each piece a list of tensors like that of the piece's parameter.
+  void listStates() {
+    for (auto variable : module.getOps<lm::VariableOp>()) {
+      if (variable.getShards() || !variable.getParameter())
+        continue;
+      auto parameter = symbols.lookup<lm::VariableOp>(*variable.getParameter());
+      if (!parameter || !parameter.getShards())
+        continue;
+      // Elements of the parameter per element of the state: 256 for scales of 8-bit moments,
+      // else 1.
+      const int64_t share =
+          tensorTypeOf(parameter).getNumElements() / tensorTypeOf(variable).getNumElements();
+      SmallVector<Attribute> tensors;
+      for (auto tensor : parameter.getShardedAttr().getAsRange<lm::ShardedAttr>()) {
+        RankedTensorType type = tensor.getType().clone(tensorTypeOf(variable).getElementType());
+        if (share > 1)
+          type = type.clone(ArrayRef<int64_t>{type.getNumElements() / share});
+        tensors.push_back(lm::ShardedAttr::get(
+            b.getContext(),
+            b.getStringAttr(lm::stateName(tensor.getName().getValue(), variable.getKind())), type,
+            tensor.getOffset() / share, variable.getInit(), tensor.getPitch(),
+            DenseI64ArrayAttr()));
+      }
+      variable.setShardsAttr(parameter.getShardsAttr());
+      variable.setGroups(parameter.getGroups());
+      variable.setShardedAttr(b.getArrayAttr(tensors));
+    }
+  }
+
+  // Makes @refresh, which gathers the weights, and makes the optimizer gather the new weights too.
+  LogicalResult gatherWeights(func::FuncOp optimizer) {
+    b.setInsertionPointToEnd(module.getBody());
+    auto refresh =
+        func::FuncOp::create(b, module.getLoc(), names::kRefresh, b.getFunctionType({}, {}));
+    symbols.insert(refresh);
+    Block &body = *refresh.addEntryBlock();
+    b.setInsertionPointToStart(&body);
+    auto end = func::ReturnOp::create(b, module.getLoc());
+    llvm::StringSet<> unused; // compute copies of pieces, which whole weights replace
+    for (auto parameter : llvm::to_vector(module.getOps<lm::VariableOp>())) {
+      if (parameter.getKind() != Kind::Parameter || !parameter.getShards())
+        continue;
+      const StringRef unit = parameter.getSymName();
+      const std::string copyName = lm::stateName(unit, Kind::ComputeCopy);
+      auto copy = symbols.lookup<lm::VariableOp>(copyName);
+      auto whole = symbols.lookup<lm::VariableOp>((unit + ".whole").str());
+      b.setInsertionPoint(end);
+      Value piece;
+      if (whole || copy)
+        piece = lm::LoadOp::create(b, end.getLoc(), parameter.getType(), unit);
+      if (!whole) {
+        if (copy)
+          lm::StoreOp::create(b, end.getLoc(),
+                              lm::CastOp::create(b,
+                                                 NameLoc::get(b.getStringAttr("weights/" + unit)),
+                                                 copy.getType(), piece)
+                                  .getResult(),
+                              copyName);
+        continue;
+      }
+      gatherInto(whole, parameter, piece);
+      b.setInsertionPoint(optimizer.getBody().front().getTerminator());
+      Value fresh = newPiece(optimizer, copy ? copy : parameter);
+      if (!fresh)
+        return optimizer.emitError("makes no new weights of @") << unit;
+      gatherInto(whole, parameter, fresh);
+      if (copy) {
+        unused.insert(copyName);
+        unused.insert(copy.getStorage().value_or(copyName));
+      }
+    }
+    for (auto store : llvm::make_early_inc_range(optimizer.getBody().front().getOps<lm::StoreOp>()))
+      if (unused.contains(store.getVariable()))
+        store.erase();
+    for (auto variable : llvm::make_early_inc_range(module.getOps<lm::VariableOp>()))
+      if (unused.contains(variable.getSymName()))
+        variable.erase();
+    return success();
+  }
+
+  // Returns the value that the optimizer stores to `source`, a rank's piece, or null.
+  Value newPiece(func::FuncOp optimizer, lm::VariableOp source) {
+    const StringRef target = source.getStorage().value_or(source.getSymName());
+    for (auto store : optimizer.getBody().front().getOps<lm::StoreOp>()) {
+      if (store.getVariable() != target)
+        continue;
+      Value value = store.getValue();
+      if (!source.getStorage())
+        return value;
+      RankedTensorType type = tensorTypeOf(source);
+      Location loc = store.getLoc();
+      Value flat = reshape(b, loc, value, {tensorTypeOf(value).getNumElements()});
+      return reshape(
+          b, loc,
+          sliceRows(b, loc, flat, int64_t(*source.getStorageOffset()), type.getNumElements()),
+          type.getShape());
+    }
+    return {};
+  }
+
+  // Gathers a unit's new weights into `whole`. `piece` is this rank's piece of `parameter`.
+  void gatherInto(lm::VariableOp whole, lm::VariableOp parameter, Value piece) {
+    Location loc = NameLoc::get(b.getStringAttr("weights/" + parameter.getSymName()));
+    auto type = tensorTypeOf(piece);
+    auto element = tensorTypeOf(whole).getElementType();
+    if (type.getElementType() != element)
+      piece = lm::CastOp::create(b, loc, type.clone(element), piece);
+    Value all = gatherPieces(b, loc, mesh, piece, int64_t(parameter.getGroups()));
+    lm::StoreOp::create(b, loc, reshape(b, loc, all, tensorTypeOf(whole).getShape()),
+                        whole.getSymName());
+  }
 
   ModuleOp module;
   SymbolTable symbols;
@@ -47,190 +221,6 @@ private:
   dist::MeshOp mesh;
 };
 
-} // namespace
-
-// Returns the sum over all ranks of a scalar or vector.
-Value OptimizerSync::overRanks(Value sum) {
-  auto type = tensorTypeOf(sum);
-  Value vector = reshape(b, sum.getLoc(), sum, {type.getNumElements()});
-  for (Axis axis : {Axis::Shard, Axis::Replicate})
-    vector = createCollective<dist::AllReduceOp>(b, sum.getLoc(), mesh, axis, vector);
-  return reshape(b, sum.getLoc(), vector, type.getShape());
-}
-
-void OptimizerSync::joinNorms(func::FuncOp optimizer) {
-  if (mesh.ranksAlong(Axis::Shard) == 1)
-    return;
-  for (Operation &op : llvm::make_early_inc_range(optimizer.getBody().front())) {
-    if (!isa<lm::GlobalNormOp, lm::NormOfPartsOp>(op))
-      continue;
-    b.setInsertionPointAfter(&op);
-    Value own = op.getResult(0);
-    Value vector = reshape(b, op.getLoc(), own, {1});
-    Operation *reshaped = vector.getDefiningOp();
-    Value all = createCollective<dist::AllGatherOp>(b, op.getLoc(), mesh, Axis::Shard, vector);
-    Value norm = lm::GlobalNormOp::create(b, op.getLoc(), own.getType(), all);
-    own.replaceAllUsesExcept(norm, reshaped);
-  }
-}
-
-void OptimizerSync::sumLosses(func::FuncOp optimizer) {
-  if (auto loss = symbols.lookup<lm::VariableOp>(names::kLoss)) {
-    // lm.guard_norm must read the loss over all ranks.
-    Block &body = optimizer.getBody().front();
-    SmallVector<lm::LoadOp> readers;
-    for (auto load : body.getOps<lm::LoadOp>())
-      if (load.getVariable() == names::kLoss)
-        readers.push_back(load);
-    b.setInsertionPoint(readers.empty() ? body.getTerminator() : readers.front());
-    Location loc = NameLoc::get(b.getStringAttr("loss"));
-    Value own = lm::LoadOp::create(b, loc, loss.getType(), names::kLoss);
-    Value all = overRanks(own);
-    lm::StoreOp::create(b, loc, all, names::kLoss);
-    for (lm::LoadOp reader : readers) {
-      reader.getResult().replaceAllUsesWith(all);
-      reader.erase();
-    }
-  }
-  if (auto eval = symbols.lookup<func::FuncOp>(names::kEval))
-    for (auto store : eval.getBody().front().getOps<lm::StoreOp>())
-      if (store.getVariable() == names::kEvalLoss) {
-        b.setInsertionPoint(store);
-        store.getValueMutable().assign(overRanks(store.getValue()));
-      }
-}
-
-// Sums the statistics of routers over all ranks.
-void OptimizerSync::sumRouters(func::FuncOp optimizer) {
-  auto sums = symbols.lookup<lm::VariableOp>(names::kRouterSums);
-  if (!sums)
-    return;
-  b.setInsertionPoint(optimizer.getBody().front().getTerminator());
-  Location loc = NameLoc::get(b.getStringAttr(names::kRouterSums));
-  Value own = lm::LoadOp::create(b, loc, sums.getType(), sums.getSymName());
-  lm::StoreOp::create(b, loc, overRanks(own), sums.getSymName());
-}
-
-// Gives the optimizer state of each piece a list of tensors like that of the piece's parameter.
-void OptimizerSync::listStates() {
-  for (auto variable : module.getOps<lm::VariableOp>()) {
-    if (variable.getShards() || !variable.getParameter())
-      continue;
-    auto parameter = symbols.lookup<lm::VariableOp>(*variable.getParameter());
-    if (!parameter || !parameter.getShards())
-      continue;
-    // Elements of the parameter per element of the state: 256 for scales of 8-bit moments, else 1.
-    const int64_t share =
-        tensorTypeOf(parameter).getNumElements() / tensorTypeOf(variable).getNumElements();
-    SmallVector<Attribute> tensors;
-    for (auto tensor : parameter.getShardedAttr().getAsRange<lm::ShardedAttr>()) {
-      RankedTensorType type = tensor.getType().clone(tensorTypeOf(variable).getElementType());
-      if (share > 1)
-        type = type.clone(ArrayRef<int64_t>{type.getNumElements() / share});
-      tensors.push_back(lm::ShardedAttr::get(
-          b.getContext(),
-          b.getStringAttr(lm::stateName(tensor.getName().getValue(), variable.getKind())), type,
-          tensor.getOffset() / share, variable.getInit(), tensor.getPitch(), DenseI64ArrayAttr()));
-    }
-    variable.setShardsAttr(parameter.getShardsAttr());
-    variable.setGroups(parameter.getGroups());
-    variable.setShardedAttr(b.getArrayAttr(tensors));
-  }
-}
-
-// Gathers a unit's new weights into `whole`. `piece` is this rank's piece of `parameter`.
-void OptimizerSync::gatherInto(lm::VariableOp whole, lm::VariableOp parameter, Value piece) {
-  Location loc = NameLoc::get(b.getStringAttr("weights/" + parameter.getSymName()));
-  auto type = tensorTypeOf(piece);
-  auto element = tensorTypeOf(whole).getElementType();
-  if (type.getElementType() != element)
-    piece = lm::CastOp::create(b, loc, type.clone(element), piece);
-  Value all = gatherPieces(b, loc, mesh, piece, int64_t(parameter.getGroups()));
-  lm::StoreOp::create(b, loc, reshape(b, loc, all, tensorTypeOf(whole).getShape()),
-                      whole.getSymName());
-}
-
-// Returns the value that the optimizer stores to `source`, a rank's piece, or null.
-Value OptimizerSync::newPiece(func::FuncOp optimizer, lm::VariableOp source) {
-  const StringRef target = source.getStorage().value_or(source.getSymName());
-  for (auto store : optimizer.getBody().front().getOps<lm::StoreOp>()) {
-    if (store.getVariable() != target)
-      continue;
-    Value value = store.getValue();
-    if (!source.getStorage())
-      return value;
-    RankedTensorType type = tensorTypeOf(source);
-    Location loc = store.getLoc();
-    Value flat = reshape(b, loc, value, {tensorTypeOf(value).getNumElements()});
-    return reshape(
-        b, loc, sliceRows(b, loc, flat, int64_t(*source.getStorageOffset()), type.getNumElements()),
-        type.getShape());
-  }
-  return {};
-}
-
-// Makes @refresh, which gathers the weights, and makes the optimizer gather the new weights too.
-LogicalResult OptimizerSync::gatherWeights(func::FuncOp optimizer) {
-  b.setInsertionPointToEnd(module.getBody());
-  auto refresh =
-      func::FuncOp::create(b, module.getLoc(), names::kRefresh, b.getFunctionType({}, {}));
-  symbols.insert(refresh);
-  Block &body = *refresh.addEntryBlock();
-  b.setInsertionPointToStart(&body);
-  auto end = func::ReturnOp::create(b, module.getLoc());
-  llvm::StringSet<> unused; // compute copies of pieces, which whole weights replace
-  for (auto parameter : llvm::to_vector(module.getOps<lm::VariableOp>())) {
-    if (parameter.getKind() != Kind::Parameter || !parameter.getShards())
-      continue;
-    const StringRef unit = parameter.getSymName();
-    const std::string copyName = lm::stateName(unit, Kind::ComputeCopy);
-    auto copy = symbols.lookup<lm::VariableOp>(copyName);
-    auto whole = symbols.lookup<lm::VariableOp>((unit + ".whole").str());
-    b.setInsertionPoint(end);
-    Value piece;
-    if (whole || copy)
-      piece = lm::LoadOp::create(b, end.getLoc(), parameter.getType(), unit);
-    if (!whole) {
-      if (copy)
-        lm::StoreOp::create(b, end.getLoc(),
-                            lm::CastOp::create(b, NameLoc::get(b.getStringAttr("weights/" + unit)),
-                                               copy.getType(), piece)
-                                .getResult(),
-                            copyName);
-      continue;
-    }
-    gatherInto(whole, parameter, piece);
-    b.setInsertionPoint(optimizer.getBody().front().getTerminator());
-    Value fresh = newPiece(optimizer, copy ? copy : parameter);
-    if (!fresh)
-      return optimizer.emitError("makes no new weights of @") << unit;
-    gatherInto(whole, parameter, fresh);
-    if (copy) {
-      unused.insert(copyName);
-      unused.insert(copy.getStorage().value_or(copyName));
-    }
-  }
-  for (auto store : llvm::make_early_inc_range(optimizer.getBody().front().getOps<lm::StoreOp>()))
-    if (unused.contains(store.getVariable()))
-      store.erase();
-  for (auto variable : llvm::make_early_inc_range(module.getOps<lm::VariableOp>()))
-    if (unused.contains(variable.getSymName()))
-      variable.erase();
-  return success();
-}
-
-LogicalResult OptimizerSync::run() {
-  auto optimizer = symbols.lookup<func::FuncOp>(names::kOptimizer);
-  if (!optimizer)
-    return module.emitOpError("has no @optimizer; run lm-insert-optimizer first");
-  joinNorms(optimizer);
-  sumLosses(optimizer);
-  sumRouters(optimizer);
-  listStates();
-  return mesh.ranksAlong(Axis::Shard) > 1 ? gatherWeights(optimizer) : success();
-}
-
-namespace {
 struct SyncOptimizerPass : lmc::impl::SyncOptimizerPassBase<SyncOptimizerPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
