@@ -50,14 +50,64 @@ public:
         element(type.getElementType()), wide(arithmeticType(element)), rows(int64_t(op.getRows())),
         columns(type.getDimSize(1)), count(type.getDimSize(0) / rows), isTall(rows > columns) {}
 
-  Value run();
+  Value run() {
+    Value x = normalized(op.getX());
+    for (int64_t number = 0; number < int64_t(op.getNsSteps()); ++number)
+      x = step(x);
+    return x;
+  }
 
 private:
-  Value norms(Value x);
-  Value normalized(Value x);
-  Value product(Value x, Value y, bool transposeX, bool transposeY, Type element);
-  Value combined(Value x, double first, Value y, double second);
-  Value step(Value x);
+  // Returns max(|x|, eps) of each matrix, [count], where |x| is the Frobenius norm, in x's type.
+  Value norms(Value x) {
+    Value sums = reduceAlone(b, loc, Hero::RowReduction, x, 1, wide, Combine::Add, "lm.sum_squares",
+                             [](Elements s) { return s[0] * s[0]; });
+    FusionBuilder f(b, loc, Hero::RowReduction, {reshape(b, loc, sums, {count, rows}), op.getEps()},
+                    "lm.norm");
+    auto result = RankedTensorType::get({count}, element);
+    Value sum = f.reduce({count, rows}, 1, wide, {{f.arg(0), f.all(2)}}, Combine::Add, identity);
+    Value norm = f.map(result, {{sum, f.all(1)}}, [](Elements s) { return sqrt(s[0]); });
+    return f.finishMap(result, {{norm, f.all(1)}, {f.arg(1), f.none(1)}},
+                       [](Elements s) { return maximum(s[0], s[1].to(s[0].type())); });
+  }
+
+  Value normalized(Value x) {
+    auto stack = RankedTensorType::get({count, rows, columns}, element);
+    FusionBuilder f(b, loc, Hero::Elementwise, {reshape(b, loc, x, stack.getShape()), norms(x)},
+                    "lm.normalize");
+    AffineMap matrix = AffineMap::get(3, 0, b.getAffineDimExpr(0));
+    Value result = f.finishMap(stack, {{f.arg(0), f.all(3)}, {f.arg(1), matrix}},
+                               [](Elements s) { return s[0] / s[1]; });
+    return reshape(b, loc, result, type.getShape());
+  }
+
+  // Returns a stack in which matrix i is the product of matrix i of `x` and matrix i of `y`.
+  Value product(Value x, Value y, bool transposeX, bool transposeY, Type element) {
+    RankedTensorType xType = tensorTypeOf(x), yType = tensorTypeOf(y);
+    const int64_t m = transposeX ? xType.getDimSize(1) : xType.getDimSize(0) / count,
+                  n = transposeY ? yType.getDimSize(0) / count : yType.getDimSize(1);
+    return kern::GemmOp::create(b, loc, RankedTensorType::get({count * m, n}, element), x, y,
+                                Value(), Value(), Value(), transposeX, transposeY, count);
+  }
+
+  // Returns first * x + second * y, in x's type.
+  Value combined(Value x, double first, Value y, double second) {
+    FusionBuilder f(b, loc, Hero::Elementwise, {x, y}, "lm.newton_schulz");
+    auto times = [](Scalar x, double factor) { return factor == 1.0 ? x : x * factor; };
+    return f.finishMap(tensorTypeOf(x), {{f.arg(0), f.all(2)}, {f.arg(1), f.all(2)}},
+                       [&](Elements s) { return times(s[0], first) + times(s[1], second); });
+  }
+
+  // lm.orthogonalize has the formulas of a wide X. For a tall one: A = X^T X, X = a X + X B^T.
+  Value step(Value x) {
+    ArrayRef<double> coefficients = op.getNsCoefficients();
+    Value gram = product(x, x, isTall, !isTall, element);
+    Value polynomial =
+        combined(gram, coefficients[1], product(gram, gram, false, false, wide), coefficients[2]);
+    Value moved = isTall ? product(x, polynomial, false, true, wide)
+                         : product(polynomial, x, false, false, wide);
+    return combined(x, coefficients[0], moved, 1.0);
+  }
 
   OpBuilder &b;
   Location loc;
@@ -69,64 +119,6 @@ private:
 };
 
 } // namespace
-
-// Returns max(|x|, eps) of each matrix, [count], where |x| is the Frobenius norm, in x's type.
-Value NewtonSchulz::norms(Value x) {
-  Value sums = reduceAlone(b, loc, Hero::RowReduction, x, 1, wide, Combine::Add, "lm.sum_squares",
-                           [](Elements s) { return s[0] * s[0]; });
-  FusionBuilder f(b, loc, Hero::RowReduction, {reshape(b, loc, sums, {count, rows}), op.getEps()},
-                  "lm.norm");
-  auto result = RankedTensorType::get({count}, element);
-  Value sum = f.reduce({count, rows}, 1, wide, {{f.arg(0), f.all(2)}}, Combine::Add, identity);
-  Value norm = f.map(result, {{sum, f.all(1)}}, [](Elements s) { return sqrt(s[0]); });
-  return f.finishMap(result, {{norm, f.all(1)}, {f.arg(1), f.none(1)}},
-                     [](Elements s) { return maximum(s[0], s[1].to(s[0].type())); });
-}
-
-Value NewtonSchulz::normalized(Value x) {
-  auto stack = RankedTensorType::get({count, rows, columns}, element);
-  FusionBuilder f(b, loc, Hero::Elementwise, {reshape(b, loc, x, stack.getShape()), norms(x)},
-                  "lm.normalize");
-  AffineMap matrix = AffineMap::get(3, 0, b.getAffineDimExpr(0));
-  Value result = f.finishMap(stack, {{f.arg(0), f.all(3)}, {f.arg(1), matrix}},
-                             [](Elements s) { return s[0] / s[1]; });
-  return reshape(b, loc, result, type.getShape());
-}
-
-// Returns a stack in which matrix i is the product of matrix i of `x` and matrix i of `y`.
-Value NewtonSchulz::product(Value x, Value y, bool transposeX, bool transposeY, Type element) {
-  RankedTensorType xType = tensorTypeOf(x), yType = tensorTypeOf(y);
-  const int64_t m = transposeX ? xType.getDimSize(1) : xType.getDimSize(0) / count,
-                n = transposeY ? yType.getDimSize(0) / count : yType.getDimSize(1);
-  return kern::GemmOp::create(b, loc, RankedTensorType::get({count * m, n}, element), x, y, Value(),
-                              Value(), Value(), transposeX, transposeY, count);
-}
-
-// Returns first * x + second * y, in x's type.
-Value NewtonSchulz::combined(Value x, double first, Value y, double second) {
-  FusionBuilder f(b, loc, Hero::Elementwise, {x, y}, "lm.newton_schulz");
-  auto times = [](Scalar x, double factor) { return factor == 1.0 ? x : x * factor; };
-  return f.finishMap(tensorTypeOf(x), {{f.arg(0), f.all(2)}, {f.arg(1), f.all(2)}},
-                     [&](Elements s) { return times(s[0], first) + times(s[1], second); });
-}
-
-// lm.orthogonalize has the formulas of a wide X. For a tall one: A = X^T X, X = a X + X B^T.
-Value NewtonSchulz::step(Value x) {
-  ArrayRef<double> coefficients = op.getNsCoefficients();
-  Value gram = product(x, x, isTall, !isTall, element);
-  Value polynomial =
-      combined(gram, coefficients[1], product(gram, gram, false, false, wide), coefficients[2]);
-  Value moved = isTall ? product(x, polynomial, false, true, wide)
-                       : product(polynomial, x, false, false, wide);
-  return combined(x, coefficients[0], moved, 1.0);
-}
-
-Value NewtonSchulz::run() {
-  Value x = normalized(op.getX());
-  for (int64_t number = 0; number < int64_t(op.getNsSteps()); ++number)
-    x = step(x);
-  return x;
-}
 
 SmallVector<Value> lmc::convertOrthogonalize(OpBuilder &b, lm::OrthogonalizeOp op) {
   return {NewtonSchulz(b, op).run()};

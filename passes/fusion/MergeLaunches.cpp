@@ -35,8 +35,26 @@ public:
   }
 
   llvm::Expected<Operation *> createLaunch(OpBuilder &b, const MergePlan &plan,
-                                           const FusionPart &first, const FusionPart &second);
-  void eraseUnused();
+                                           const FusionPart &first, const FusionPart &second) {
+    auto nameOf = [](const FusionPart &part) { return cast<kern::LaunchOp>(part.op).getKernel(); };
+    auto [found, isNew] = outcomes.try_emplace({nameOf(first), nameOf(second), plan.wiring});
+    Outcome &outcome = found->second;
+    if (isNew)
+      outcome = merge(plan, first, second);
+    if (!outcome.kernel)
+      return llvm::createStringError(Twine(outcome.reason));
+    return kern::LaunchOp::create(b, second.op->getLoc(), ValueRange(plan.results).getTypes(),
+                                  outcome.kernel.getSymName(), plan.inputs)
+        .getOperation();
+  }
+
+  void eraseUnused() {
+    llvm::DenseSet<StringRef> used;
+    module.walk([&](kern::LaunchOp launch) { used.insert(launch.getKernel()); });
+    for (auto kernel : llvm::make_early_inc_range(module.getOps<kern::KernelOp>()))
+      if (!used.contains(kernel.getSymName()))
+        symbols.erase(kernel);
+  }
 
   unsigned made = 0;
 
@@ -48,7 +66,24 @@ private:
   // The names of two kernels, and numbers that say how the merge connects their inputs and results.
   using Pair = std::tuple<StringRef, StringRef, SmallVector<int64_t>>;
 
-  Outcome merge(const MergePlan &plan, const FusionPart &first, const FusionPart &second);
+  Outcome merge(const MergePlan &plan, const FusionPart &first, const FusionPart &second) {
+    ArrayAttr sources = mergedSources(module.getContext(), first, second);
+    OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
+    auto kernel = kern::KernelOp::create(b, second.op->getLoc(), kernelName(sources), plan.hero,
+                                         sources, DenseI64ArrayAttr(), DenseI64ArrayAttr());
+    if (llvm::Error error = buildMerged(plan, first, second, kernel))
+      return {{}, llvm::toString(std::move(error))};
+    auto [same, isNew] =
+        known.try_emplace(fingerprint(plan.hero, kernel.getBody().front()), kernel);
+    if (isNew) {
+      kernel.setSymName(kern::unusedName(symbols, kernelName(sources)));
+      symbols.insert(kernel);
+    } else {
+      kernel.erase();
+    }
+    made += isNew;
+    return {same->second, ""};
+  }
 
   ModuleOp module;
   SymbolTable symbols;
@@ -56,51 +91,6 @@ private:
   llvm::StringMap<kern::KernelOp> known; // by fingerprint
 };
 
-} // namespace
-
-MergedKernels::Outcome MergedKernels::merge(const MergePlan &plan, const FusionPart &first,
-                                            const FusionPart &second) {
-  ArrayAttr sources = mergedSources(module.getContext(), first, second);
-  OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
-  auto kernel = kern::KernelOp::create(b, second.op->getLoc(), kernelName(sources), plan.hero,
-                                       sources, DenseI64ArrayAttr(), DenseI64ArrayAttr());
-  if (llvm::Error error = buildMerged(plan, first, second, kernel))
-    return {{}, llvm::toString(std::move(error))};
-  auto [same, isNew] = known.try_emplace(fingerprint(plan.hero, kernel.getBody().front()), kernel);
-  if (isNew) {
-    kernel.setSymName(kern::unusedName(symbols, kernelName(sources)));
-    symbols.insert(kernel);
-  } else {
-    kernel.erase();
-  }
-  made += isNew;
-  return {same->second, ""};
-}
-
-llvm::Expected<Operation *> MergedKernels::createLaunch(OpBuilder &b, const MergePlan &plan,
-                                                        const FusionPart &first,
-                                                        const FusionPart &second) {
-  auto nameOf = [](const FusionPart &part) { return cast<kern::LaunchOp>(part.op).getKernel(); };
-  auto [found, isNew] = outcomes.try_emplace({nameOf(first), nameOf(second), plan.wiring});
-  Outcome &outcome = found->second;
-  if (isNew)
-    outcome = merge(plan, first, second);
-  if (!outcome.kernel)
-    return llvm::createStringError(Twine(outcome.reason));
-  return kern::LaunchOp::create(b, second.op->getLoc(), ValueRange(plan.results).getTypes(),
-                                outcome.kernel.getSymName(), plan.inputs)
-      .getOperation();
-}
-
-void MergedKernels::eraseUnused() {
-  llvm::DenseSet<StringRef> used;
-  module.walk([&](kern::LaunchOp launch) { used.insert(launch.getKernel()); });
-  for (auto kernel : llvm::make_early_inc_range(module.getOps<kern::KernelOp>()))
-    if (!used.contains(kernel.getSymName()))
-      symbols.erase(kernel);
-}
-
-namespace {
 struct MergeLaunchesPass : lmc::impl::MergeLaunchesPassBase<MergeLaunchesPass> {
   using MergeLaunchesPassBase::MergeLaunchesPassBase;
 

@@ -45,153 +45,145 @@ public:
       : fusion(fusion), rowsPerBlock(rowsPerBlock), b(fusion) {}
 
   // Replaces the fusion by the two kernels and returns true, if heroes can emit both.
-  bool split();
+  bool split() {
+    kern::FusionOp blocks = buildBlocks();
+    kern::FusionOp rest = buildRest(blocks.getResults());
+    bool both = codegen::canEmit(kern::Hero::RowReduction, blocks.getBody().front()) &&
+                codegen::canEmit(kern::Hero::ColumnReduction, rest.getBody().front());
+    if (both)
+      fusion.replaceAllUsesWith(rest);
+    else
+      rest.erase();
+    (both ? fusion : blocks).erase();
+    return both;
+  }
 
 private:
+  // Returns a fusion with an empty region that has one argument per value of `inputs`. `mapping`
+  // maps the arguments of the original region to the first of these arguments.
   kern::FusionOp emptyCopy(kern::Hero hero, ValueRange inputs, TypeRange results,
-                           IRMapping &mapping);
-  kern::FusionOp buildBlocks();
-  kern::FusionOp buildRest(ValueRange blocks);
-  SmallVector<Value> sumBlocks(OpBuilder &inside, linalg::GenericOp reduction);
-  SmallVector<Value> sumRest(OpBuilder &inside, linalg::GenericOp reduction, ValueRange blocks);
+                           IRMapping &mapping) {
+    auto copy = kern::FusionOp::create(b, fusion.getLoc(), results, hero, inputs,
+                                       fusion.getSourceOpsAttr());
+    setStep(copy, fusion);
+    Block &body = copy.getBody().emplaceBlock();
+    for (Value input : inputs)
+      body.addArgument(input.getType(), input.getLoc());
+    Block &original = fusion.getBody().front();
+    mapping.map(original.getArguments(),
+                body.getArguments().take_front(original.getNumArguments()));
+    return copy;
+  }
+
+  kern::FusionOp buildBlocks() {
+    Block &original = fusion.getBody().front();
+    SmallVector<Type> types;
+    for (Operation &op : original)
+      if (auto reduction = reductionOf(op))
+        for (Value sums : reduction.getResults())
+          types.push_back(tensorTypeOf(sums).clone(
+              {reduction.getStaticLoopRanges()[0] / rowsPerBlock, extent(sums, 0)}));
+    IRMapping mapping;
+    kern::FusionOp blocks = emptyCopy(kern::Hero::RowReduction, fusion.getInputs(), types, mapping);
+    OpBuilder inside = OpBuilder::atBlockEnd(&blocks.getBody().front());
+    SmallVector<Value> results;
+    for (Operation &op : original.without_terminator()) {
+      Operation *copy = inside.clone(op, mapping);
+      if (reductionOf(op))
+        llvm::append_range(results, sumBlocks(inside, cast<linalg::GenericOp>(copy)));
+    }
+    kern::YieldOp::create(inside, fusion.getLoc(), results);
+    eraseUnused(blocks);
+    return blocks;
+  }
+
+  kern::FusionOp buildRest(ValueRange blocks) {
+    Block &original = fusion.getBody().front();
+    SmallVector<Value> inputs(fusion.getInputs());
+    llvm::append_range(inputs, blocks);
+    IRMapping mapping;
+    kern::FusionOp rest =
+        emptyCopy(kern::Hero::ColumnReduction, inputs, fusion.getResultTypes(), mapping);
+    Block &body = rest.getBody().front();
+    OpBuilder inside = OpBuilder::atBlockEnd(&body);
+    unsigned next = original.getNumArguments();
+    for (Operation &op : original) {
+      Operation *copy = inside.clone(op, mapping);
+      if (!reductionOf(op))
+        continue;
+      ValueRange mine = body.getArguments().slice(next, op.getNumResults());
+      next += op.getNumResults();
+      mapping.map(op.getResults(), sumRest(inside, cast<linalg::GenericOp>(copy), mine));
+    }
+    eraseUnused(rest);
+    return rest;
+  }
+
+  // Returns the results of `reduction` for each block of rows, [blocks, columns]. The loops are
+  // (block, row in the block, column).
+  SmallVector<Value> sumBlocks(OpBuilder &inside, linalg::GenericOp reduction) {
+    Location loc = reduction.getLoc();
+    AffineExpr block, row, column;
+    bindDims(inside.getContext(), block, row, column);
+    AffineMap toRows =
+        AffineMap::get(3, 0, {block * rowsPerBlock + row, column}, inside.getContext());
+    SmallVector<Value> inputs, inits;
+    SmallVector<AffineMap> maps;
+    for (OpOperand *input : reduction.getDpsInputOperands()) {
+      inputs.push_back(input->get());
+      maps.push_back(reduction.getMatchingIndexingMap(input).compose(toRows));
+    }
+    // An empty tensor gives the extent of the loop over the rows of a block.
+    inputs.push_back(
+        tensor::EmptyOp::create(inside, loc, ArrayRef<int64_t>{rowsPerBlock}, inside.getF32Type()));
+    maps.push_back(AffineMap::get(3, 0, row));
+    SmallVector<int64_t> rows = reduction.getStaticLoopRanges();
+    for (OpOperand &init : reduction.getDpsInitsMutable()) {
+      unsigned number = init.getOperandNumber() - reduction.getNumDpsInputs();
+      Operation *combiner =
+          reduction.getBody()->getTerminator()->getOperand(number).getDefiningOp();
+      Value neutral = arith::ConstantOp::create(inside, loc, *arith::getNeutralElement(combiner));
+      Value empty = tensor::EmptyOp::create(
+          inside, loc, ArrayRef<int64_t>{rows[0] / rowsPerBlock, rows[1]}, neutral.getType());
+      inits.push_back(linalg::FillOp::create(inside, loc, neutral, empty).getResult(0));
+      maps.push_back(AffineMap::get(3, 0, {block, column}, inside.getContext()));
+    }
+    utils::IteratorType parallel = utils::IteratorType::parallel;
+    auto blocks = linalg::GenericOp::create(
+        inside, loc, ValueRange(inits).getTypes(), inputs, inits, maps,
+        ArrayRef<utils::IteratorType>{parallel, utils::IteratorType::reduction, parallel});
+    IRMapping mapping;
+    reduction.getRegion().cloneInto(&blocks.getRegion(), mapping);
+    blocks.getBody()->insertArgument(reduction.getNumDpsInputs(), inside.getF32Type(), loc);
+    return blocks.getResults();
+  }
+
+  // Returns the results of `reduction`, computed from `blocks`, which hold one row of results per
+  // block of rows. The reduction begins with the original start values.
+  SmallVector<Value> sumRest(OpBuilder &inside, linalg::GenericOp reduction, ValueRange blocks) {
+    SmallVector<AffineMap> maps(blocks.size(), inside.getMultiDimIdentityMap(2));
+    SmallVector<Value> inits(reduction.getOutputs());
+    for (OpOperand &init : reduction.getDpsInitsMutable())
+      maps.push_back(reduction.getMatchingIndexingMap(&init));
+    auto rest = linalg::GenericOp::create(
+        inside, reduction.getLoc(), reduction.getResultTypes(), blocks, inits, maps,
+        reduction.getIteratorTypesArray(), [&](OpBuilder &in, Location at, ValueRange scalars) {
+          SmallVector<Value> sums;
+          for (size_t i = 0; i < blocks.size(); ++i) {
+            Value yielded = reduction.getBody()->getTerminator()->getOperand(i);
+            Operation *combiner = in.clone(*yielded.getDefiningOp());
+            combiner->setOperands({scalars[blocks.size() + i], scalars[i]});
+            sums.push_back(combiner->getResult(0));
+          }
+          linalg::YieldOp::create(in, at, sums);
+        });
+    return rest.getResults();
+  }
 
   kern::FusionOp fusion;
   int64_t rowsPerBlock;
   OpBuilder b;
 };
-
-// Returns a fusion with an empty region that has one argument per value of `inputs`. `mapping` maps
-// the arguments of the original region to the first of these arguments.
-kern::FusionOp Splitter::emptyCopy(kern::Hero hero, ValueRange inputs, TypeRange results,
-                                   IRMapping &mapping) {
-  auto copy =
-      kern::FusionOp::create(b, fusion.getLoc(), results, hero, inputs, fusion.getSourceOpsAttr());
-  setStep(copy, fusion);
-  Block &body = copy.getBody().emplaceBlock();
-  for (Value input : inputs)
-    body.addArgument(input.getType(), input.getLoc());
-  Block &original = fusion.getBody().front();
-  mapping.map(original.getArguments(), body.getArguments().take_front(original.getNumArguments()));
-  return copy;
-}
-
-// Returns the results of `reduction` for each block of rows, [blocks, columns]. The loops are
-// (block, row in the block, column).
-SmallVector<Value> Splitter::sumBlocks(OpBuilder &inside, linalg::GenericOp reduction) {
-  Location loc = reduction.getLoc();
-  AffineExpr block, row, column;
-  bindDims(inside.getContext(), block, row, column);
-  AffineMap toRows =
-      AffineMap::get(3, 0, {block * rowsPerBlock + row, column}, inside.getContext());
-  SmallVector<Value> inputs, inits;
-  SmallVector<AffineMap> maps;
-  for (OpOperand *input : reduction.getDpsInputOperands()) {
-    inputs.push_back(input->get());
-    maps.push_back(reduction.getMatchingIndexingMap(input).compose(toRows));
-  }
-  // An empty tensor gives the extent of the loop over the rows of a block.
-  inputs.push_back(
-      tensor::EmptyOp::create(inside, loc, ArrayRef<int64_t>{rowsPerBlock}, inside.getF32Type()));
-  maps.push_back(AffineMap::get(3, 0, row));
-  SmallVector<int64_t> rows = reduction.getStaticLoopRanges();
-  for (OpOperand &init : reduction.getDpsInitsMutable()) {
-    unsigned number = init.getOperandNumber() - reduction.getNumDpsInputs();
-    Operation *combiner = reduction.getBody()->getTerminator()->getOperand(number).getDefiningOp();
-    Value neutral = arith::ConstantOp::create(inside, loc, *arith::getNeutralElement(combiner));
-    Value empty = tensor::EmptyOp::create(
-        inside, loc, ArrayRef<int64_t>{rows[0] / rowsPerBlock, rows[1]}, neutral.getType());
-    inits.push_back(linalg::FillOp::create(inside, loc, neutral, empty).getResult(0));
-    maps.push_back(AffineMap::get(3, 0, {block, column}, inside.getContext()));
-  }
-  utils::IteratorType parallel = utils::IteratorType::parallel;
-  auto blocks = linalg::GenericOp::create(
-      inside, loc, ValueRange(inits).getTypes(), inputs, inits, maps,
-      ArrayRef<utils::IteratorType>{parallel, utils::IteratorType::reduction, parallel});
-  IRMapping mapping;
-  reduction.getRegion().cloneInto(&blocks.getRegion(), mapping);
-  blocks.getBody()->insertArgument(reduction.getNumDpsInputs(), inside.getF32Type(), loc);
-  return blocks.getResults();
-}
-
-// Returns the results of `reduction`, computed from `blocks`, which hold one row of results per
-// block of rows. The reduction begins with the original start values.
-SmallVector<Value> Splitter::sumRest(OpBuilder &inside, linalg::GenericOp reduction,
-                                     ValueRange blocks) {
-  SmallVector<AffineMap> maps(blocks.size(), inside.getMultiDimIdentityMap(2));
-  SmallVector<Value> inits(reduction.getOutputs());
-  for (OpOperand &init : reduction.getDpsInitsMutable())
-    maps.push_back(reduction.getMatchingIndexingMap(&init));
-  auto rest = linalg::GenericOp::create(
-      inside, reduction.getLoc(), reduction.getResultTypes(), blocks, inits, maps,
-      reduction.getIteratorTypesArray(), [&](OpBuilder &in, Location at, ValueRange scalars) {
-        SmallVector<Value> sums;
-        for (size_t i = 0; i < blocks.size(); ++i) {
-          Value yielded = reduction.getBody()->getTerminator()->getOperand(i);
-          Operation *combiner = in.clone(*yielded.getDefiningOp());
-          combiner->setOperands({scalars[blocks.size() + i], scalars[i]});
-          sums.push_back(combiner->getResult(0));
-        }
-        linalg::YieldOp::create(in, at, sums);
-      });
-  return rest.getResults();
-}
-
-kern::FusionOp Splitter::buildBlocks() {
-  Block &original = fusion.getBody().front();
-  SmallVector<Type> types;
-  for (Operation &op : original)
-    if (auto reduction = reductionOf(op))
-      for (Value sums : reduction.getResults())
-        types.push_back(tensorTypeOf(sums).clone(
-            {reduction.getStaticLoopRanges()[0] / rowsPerBlock, extent(sums, 0)}));
-  IRMapping mapping;
-  kern::FusionOp blocks = emptyCopy(kern::Hero::RowReduction, fusion.getInputs(), types, mapping);
-  OpBuilder inside = OpBuilder::atBlockEnd(&blocks.getBody().front());
-  SmallVector<Value> results;
-  for (Operation &op : original.without_terminator()) {
-    Operation *copy = inside.clone(op, mapping);
-    if (reductionOf(op))
-      llvm::append_range(results, sumBlocks(inside, cast<linalg::GenericOp>(copy)));
-  }
-  kern::YieldOp::create(inside, fusion.getLoc(), results);
-  eraseUnused(blocks);
-  return blocks;
-}
-
-kern::FusionOp Splitter::buildRest(ValueRange blocks) {
-  Block &original = fusion.getBody().front();
-  SmallVector<Value> inputs(fusion.getInputs());
-  llvm::append_range(inputs, blocks);
-  IRMapping mapping;
-  kern::FusionOp rest =
-      emptyCopy(kern::Hero::ColumnReduction, inputs, fusion.getResultTypes(), mapping);
-  Block &body = rest.getBody().front();
-  OpBuilder inside = OpBuilder::atBlockEnd(&body);
-  unsigned next = original.getNumArguments();
-  for (Operation &op : original) {
-    Operation *copy = inside.clone(op, mapping);
-    if (!reductionOf(op))
-      continue;
-    ValueRange mine = body.getArguments().slice(next, op.getNumResults());
-    next += op.getNumResults();
-    mapping.map(op.getResults(), sumRest(inside, cast<linalg::GenericOp>(copy), mine));
-  }
-  eraseUnused(rest);
-  return rest;
-}
-
-bool Splitter::split() {
-  kern::FusionOp blocks = buildBlocks();
-  kern::FusionOp rest = buildRest(blocks.getResults());
-  bool both = codegen::canEmit(kern::Hero::RowReduction, blocks.getBody().front()) &&
-              codegen::canEmit(kern::Hero::ColumnReduction, rest.getBody().front());
-  if (both)
-    fusion.replaceAllUsesWith(rest);
-  else
-    rest.erase();
-  (both ? fusion : blocks).erase();
-  return both;
-}
 
 struct SplitColumnReductionsPass
     : lmc::impl::SplitColumnReductionsPassBase<SplitColumnReductionsPass> {
