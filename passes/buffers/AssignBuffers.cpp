@@ -30,6 +30,43 @@ namespace lmc {
 
 namespace {
 
+bool acceptsSpacedRuns(Operation *op, Value value) {
+  auto command = dyn_cast<CommandOpInterface>(op);
+  return command && llvm::all_of(command.getCommandOperands(), [&](const CommandOperand &operand) {
+           return operand.value != value || operand.mayBeSpaced;
+         });
+}
+
+// Returns true if an op of the backward pass reads `value`, directly or through views.
+bool isReadByBackward(Value value) {
+  return llvm::any_of(value.getUsers(), [](Operation *user) {
+    return isa<StepOpInterface>(user) ? isBackward(user)
+                                      : llvm::any_of(user->getResults(), isReadByBackward);
+  });
+}
+
+// Checks that a function does not use both a storage and its members, which share bytes.
+LogicalResult checkStorageUse(func::FuncOp function, const SymbolTable &symbols) {
+  llvm::StringMap<bool> byMember; // for each storage, true if a member is used
+  for (Operation &op : function.getBody().front()) {
+    auto load = dyn_cast<lm::LoadOp>(op);
+    auto store = dyn_cast<lm::StoreOp>(op);
+    if (!load && !store)
+      continue;
+    StringRef name = load ? load.getVariable() : store.getVariable();
+    auto variable = symbols.lookup<lm::VariableOp>(name);
+    bool member = variable.getStorage().has_value();
+    if (!member && !variable.getAnonymous())
+      continue;
+    auto [it, inserted] = byMember.try_emplace(member ? *variable.getStorage() : name, member);
+    if (it->second != member)
+      return op.emitOpError("uses ")
+             << name << " where the function uses "
+             << (member ? "its storage " : "a member of it, of storage ") << it->first() << " too";
+  }
+  return success();
+}
+
 class BufferAssigner {
 public:
   // Facts about kernels. All functions of a module share them.
@@ -44,34 +81,467 @@ public:
       : function(function), symbols(symbols), target(target), gemmWorkspace(gemmWorkspace),
         reuse(reuse), kernels(kernels) {}
 
-  FailureOr<BufferAssignment> run();
+  FailureOr<BufferAssignment> run() {
+    if (failed(assignViews()))
+      return failure();
+    placeStoresAndParts();
+    if (reuse)
+      shareDyingInputs();
+    computeLifetimes();
+    return std::move(result);
+  }
 
 private:
   using Copy = BufferAssignment::Copy;
 
-  LogicalResult assignViews();
-  void placeStoresAndParts();
-  void shareDyingInputs();
-  void computeLifetimes();
+  // Loads of variables get views first, so that all readers of a variable are known before another
+  // value may overwrite it.
+  LogicalResult assignViews() {
+    if (function.getNumArguments() || function.getNumResults())
+      return function.emitError(
+          "has arguments or results; a function of a plan only has variables");
+    Block &body = function.getBody().front();
+    int64_t position = 0;
+    for (Operation &op : body)
+      positions[&op] = position++;
+    if (reuse)
+      statePlaces = findStatePlaces(function, symbols);
+    for (Operation &op : body) {
+      if (auto load = dyn_cast<lm::LoadOp>(op))
+        setView(load.getResult(), viewOfVariable(load.getVariable()));
+      if (auto store = dyn_cast<lm::StoreOp>(op))
+        viewOfVariable(store.getVariable());
+    }
 
-  unsigned newBuffer(RankedTensorType type);
-  BufferView copyBefore(Operation *op, BufferView from, RankedTensorType type);
-  BufferView viewOf(const StatePlace &place);
-  BufferView viewOfVariable(StringRef name);
-  void setView(Value value, BufferView view);
-  bool mayMerge(unsigned from, BufferView into) const;
-  void merge(unsigned from, BufferView into);
-  bool isWholeTemporary(Value value) const;
-  bool takesSpacedRuns(unsigned buffer) const;
-  static bool readersTakeSpacedRuns(Value value);
-  bool overlaps(Value value, BufferView region, uint64_t bytes) const;
-  bool mayTakeOver(Operation *op, unsigned buffer, BufferView region) const;
-  bool usedAfter(BufferView region, uint64_t bytes, int64_t position, Operation *except) const;
-  Operation *firstWriter(Value value) const;
-  bool mayMakeInPlaceOf(Value value, unsigned variableBuffer);
-  bool kernelMayWriteOver(OpResult result, unsigned input) const;
-  bool mayOverwrite(BufferView view, Value sum) const;
-  bool isAt(const llvm::DenseMap<Value, StatePlace> &known, Value value, BufferView view) const;
+    for (Operation &op : body) {
+      if (isa<lm::LoadOp>(op))
+        continue;
+      if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op)) {
+        auto type = tensorTypeOf(slice.getSource());
+        std::optional<BufferView> view = viewOfSlice(slice, type, result.view(slice.getSource()));
+        if (!view)
+          return slice.emitOpError("is neither a range of rows nor a rectangle of a matrix");
+        if (view->pitch && !readersTakeSpacedRuns(slice.getResult()))
+          view = copyBefore(&op, *view, slice.getType());
+        setView(slice.getResult(), *view);
+        continue;
+      }
+      if (auto insert = dyn_cast<tensor::InsertSliceOp>(op)) {
+        auto type = tensorTypeOf(insert.getDest());
+        auto place = statePlaces.wholes.find(insert.getResult());
+        if (place != statePlaces.wholes.end()) {
+          setView(insert.getResult(), viewOf(place->second));
+          continue;
+        }
+        BufferView view = result.view(insert.getDest());
+        if (!viewOfSlice(insert, type, view))
+          return insert.emitOpError("is neither a range of rows nor a rectangle of a matrix");
+        // If a later op reads the whole as it is before the insertion, the result must be a copy.
+        bool readLater = llvm::any_of(insert.getDest().getUsers(), [&](Operation *user) {
+          return positions[user] > positions[&op];
+        });
+        if (readLater || !result.buffers[view.buffer].variable.empty())
+          view = insert.getDest().getDefiningOp<tensor::EmptyOp>() // has no contents
+                     ? BufferView{newBuffer(type), 0}
+                     : copyBefore(&op, view, type);
+        setView(insert.getResult(), view);
+        continue;
+      }
+      if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op)) {
+        BufferView view = result.view(op.getOperand(0));
+        auto type = cast<RankedTensorType>(op.getResult(0).getType());
+        if (!runsAreRows(type, view))
+          view = copyBefore(&op, view, type);
+        setView(op.getResult(0), view);
+        continue;
+      }
+      if (Value accumulator = accumulatedBy(&op)) {
+        auto type = tensorTypeOf(accumulator);
+        BufferView view = result.view(accumulator);
+        // The op must not also read the accumulator's bytes through another operand.
+        unsigned readers = unsigned(llvm::count_if(op.getOperands(), [&](Value operand) {
+          return overlaps(operand, view, byteSize(type));
+        }));
+        // A value that a collective still writes must not be copied.
+        if (!dist::isUnfinished(accumulator) &&
+            (!reuse || readers > 1 || view.pitch ||
+             usedAfter(view, byteSize(type), positions[&op], &op) ||
+             !mayOverwrite(view, op.getResult(0))))
+          view = copyBefore(&op, view, type);
+        setView(op.getResult(0), view);
+        for (Value value : op.getResults().drop_front())
+          setView(value, {newBuffer(tensorTypeOf(value)), 0});
+        continue;
+      }
+      for (Value value : op.getResults()) {
+        auto place = statePlaces.wholes.find(value);
+        setView(value, place == statePlaces.wholes.end()
+                           ? BufferView{newBuffer(tensorTypeOf(value)), 0}
+                           : viewOf(place->second));
+      }
+    }
+    return success();
+  }
+
+  void placeStoresAndParts() {
+    Block &body = function.getBody().front();
+    for (Operation &op : body) {
+      if (auto store = dyn_cast<lm::StoreOp>(op)) {
+        const BufferView place = viewOfVariable(store.getVariable());
+        Value value = store.getValue();
+        BufferView view = result.view(value);
+        if (view == place)
+          continue;
+        Value made = behindReshapes(value);
+        if (reuse && mayMakeInPlaceOf(made, place.buffer)) {
+          merge(view.buffer, place);
+          continue;
+        }
+        // Every load reads the state before the first store, so the copy to the variable is made at
+        // the end. Another variable may be overwritten before that, so its old contents are copied.
+        auto type = tensorTypeOf(value);
+        bool madeHere = made.getDefiningOp() && !isView(made.getDefiningOp());
+        if (!result.buffers[view.buffer].variable.empty() && !madeHere)
+          view = copyBefore(&op, view, type);
+        result.copies[body.getTerminator()].push_back({view, place, type});
+        continue;
+      }
+      auto insert = dyn_cast<tensor::InsertSliceOp>(op);
+      if (!insert)
+        continue;
+      Value part = behindReshapes(insert.getSource());
+      auto wholeType = tensorTypeOf(insert.getDest());
+      auto partType = tensorTypeOf(insert.getSource());
+      BufferView region = *viewOfSlice(insert, wholeType, result.view(insert.getResult()));
+      if (result.view(insert.getSource()) == region)
+        continue;
+      Operation *producer = part.getDefiningOp();
+      // If the whole is copied before the insertion, the part must be written after the copy.
+      bool inPlace = reuse && producer && !isView(producer) && isWholeTemporary(part) &&
+                     result.view(part).buffer != region.buffer &&
+                     result.copiesBefore(&op).empty() && mayMerge(result.view(part).buffer, region);
+      // A copy of the whole, for an earlier insertion, would overwrite a part computed before it.
+      for (auto earlier = insert.getDest().getDefiningOp<tensor::InsertSliceOp>();
+           inPlace && earlier; earlier = earlier.getDest().getDefiningOp<tensor::InsertSliceOp>())
+        for (const Copy &copy : result.copiesBefore(earlier))
+          inPlace &= copy.to.buffer != region.buffer || copy.type != wholeType ||
+                     positions.lookup(earlier) < positions.lookup(producer);
+      // From the op that computes the part to the insertion, no op may use the bytes of the region.
+      if (inPlace) {
+        int64_t made = positions.lookup(firstWriter(part)), inserted = positions.lookup(&op);
+        for (Value member : members[region.buffer]) {
+          if (!overlaps(member, region, byteSize(partType)))
+            continue;
+          Operation *definition = member.getDefiningOp();
+          bool writes =
+              definition && !isView(definition) && positions.lookup(definition) <= inserted;
+          bool reads = llvm::any_of(member.getUses(), [&](OpOperand &use) {
+            Operation *user = use.getOwner();
+            int64_t at = positions.lookup(user);
+            return !isView(user) && at >= made && at <= inserted;
+          });
+          inPlace &= !writes && !reads;
+          // A later op that adds to the whole in place would change the part for its later readers.
+          if (definition && !isView(definition) && positions.lookup(definition) > inserted)
+            inPlace &= !usedAfter(result.view(part), byteSize(partType),
+                                  positions.lookup(definition) - 1, nullptr);
+        }
+      }
+      if (inPlace)
+        merge(result.view(part).buffer, region);
+      else
+        result.copies[&op].push_back({result.view(insert.getSource()), region, partType});
+    }
+  }
+
+  // Writes results of kernels over inputs that no later op reads: over an input of the same size
+  // or, if several results form one buffer, over a buffer that contains several inputs.
+  void shareDyingInputs() {
+    for (Operation &op : function.getBody().front()) {
+      auto launch = dyn_cast<kern::LaunchOp>(op);
+      if (!launch)
+        continue;
+      for (OpResult value : launch->getResults()) {
+        unsigned buffer = result.view(value).buffer;
+        if (!result.buffers[buffer].variable.empty() || members[buffer].empty())
+          continue;
+        bool madeHere = llvm::all_of(members[buffer], [&](Value member) {
+          Operation *producer = member.getDefiningOp();
+          return producer == &op || (producer && isView(producer));
+        });
+        bool copiedTo = llvm::any_of(result.copies, [&](const auto &entry) {
+          return llvm::any_of(entry.second,
+                              [&](const Copy &copy) { return copy.to.buffer == buffer; });
+        });
+        if (!madeHere || copiedTo)
+          continue;
+        uint64_t bytes = result.buffers[buffer].bytes;
+        for (Value operand : launch.getInputs()) {
+          BufferView part = result.view(operand), whole{part.buffer, 0};
+          if (part.buffer == buffer || !result.buffers[part.buffer].variable.empty())
+            continue;
+          if (byteSize(tensorTypeOf(operand)) == bytes && mayTakeOver(&op, buffer, part)) {
+            merge(buffer, part);
+            break;
+          }
+          if (result.buffers[part.buffer].bytes == bytes && mayTakeOver(&op, buffer, whole)) {
+            merge(buffer, whole);
+            break;
+          }
+        }
+      }
+    }
+  }
+
+  void computeLifetimes() {
+    for (Operation &op : function.getBody().front()) {
+      int64_t position = positions[&op];
+      auto touch = [&](unsigned id) {
+        Buffer &buffer = result.buffers[id];
+        buffer.first = std::min(buffer.first, position);
+        buffer.last = std::max(buffer.last, position);
+      };
+      for (const Copy &copy : result.copiesBefore(&op)) {
+        touch(copy.from.buffer);
+        touch(copy.to.buffer);
+      }
+      if (isView(&op) || isa<func::ReturnOp>(op))
+        continue;
+      for (Value operand : op.getOperands())
+        touch(result.view(operand).buffer);
+      for (Value value : op.getResults())
+        touch(result.view(value).buffer);
+      if (RankedTensorType type = target.scratchOf(&op, gemmWorkspace)) {
+        unsigned id = newBuffer(type);
+        result.buffers[id].category = Category::LibraryWorkspace;
+        result.scratch[&op] = {id, type};
+        touch(id);
+      }
+    }
+    for (unsigned id = 0; id < members.size(); ++id)
+      for (Value member : members[id]) {
+        auto step = member.getDefiningOp<StepOpInterface>();
+        if (step && !step.getBackward() && isReadByBackward(member))
+          result.buffers[id].category = Category::Activations;
+      }
+  }
+
+  unsigned newBuffer(RankedTensorType type) {
+    Buffer buffer;
+    buffer.bytes = byteSize(type);
+    result.buffers.push_back(buffer);
+    members.emplace_back();
+    return unsigned(result.buffers.size() - 1);
+  }
+
+  // Records that `from` is copied to a new buffer before the command of `op`, and returns the copy.
+  BufferView copyBefore(Operation *op, BufferView from, RankedTensorType type) {
+    BufferView to{newBuffer(type), 0};
+    result.copies[op].push_back({from, to, type});
+    return to;
+  }
+
+  BufferView viewOf(const StatePlace &place) {
+    auto [it, inserted] = variableBuffers.try_emplace(place.variable, 0);
+    if (inserted) {
+      auto variable = symbols.lookup<lm::VariableOp>(place.variable);
+      it->second = newBuffer(tensorTypeOf(variable));
+      result.buffers[it->second].variable = place.variable;
+    }
+    return {it->second, place.offset};
+  }
+
+  BufferView viewOfVariable(StringRef name) {
+    auto known = statePlaces.variables.find(name);
+    return viewOf(known == statePlaces.variables.end() ? StatePlace{name.str(), 0} : known->second);
+  }
+
+  void setView(Value value, BufferView view) {
+    result.views[value] = view;
+    members[view.buffer].push_back(value);
+  }
+
+  // Returns true if every view of buffer `from` is still a run or equally spaced runs in `into`.
+  bool mayMerge(unsigned from, BufferView into) const {
+    if (into.pitch == 0)
+      return true;
+    uint64_t bytes = result.buffers[from].bytes;
+    for (Value value : members[from])
+      if (!compose(result.view(value), tensorTypeOf(value), into, bytes))
+        return false;
+    for (const auto &[op, list] : result.copies)
+      for (const Copy &copy : list)
+        for (const BufferView &end : {copy.from, copy.to})
+          if (end.buffer == from && !compose(end, copy.type, into, bytes))
+            return false;
+    return takesSpacedRuns(from);
+  }
+
+  // Makes buffer `from` the region `into` of another buffer: its values and its copies move there.
+  void merge(unsigned from, BufferView into) {
+    uint64_t bytes = result.buffers[from].bytes;
+    for (Value value : members[from]) {
+      BufferView &view = result.views[value];
+      view = *compose(view, tensorTypeOf(value), into, bytes);
+      members[into.buffer].push_back(value);
+    }
+    members[from].clear();
+    for (auto &[op, list] : result.copies)
+      for (Copy &copy : list)
+        for (BufferView *end : {&copy.from, &copy.to})
+          if (end->buffer == from)
+            *end = *compose(*end, copy.type, into, bytes);
+  }
+
+  // Returns true if `value` takes a whole buffer that is not state.
+  bool isWholeTemporary(Value value) const {
+    BufferView view = result.view(value);
+    const Buffer &buffer = result.buffers[view.buffer];
+    return buffer.variable.empty() && view.offset == 0 && view.pitch == 0 &&
+           buffer.bytes == byteSize(tensorTypeOf(value));
+  }
+
+  bool takesSpacedRuns(unsigned buffer) const {
+    return llvm::all_of(members[buffer], [](Value member) {
+      auto accepts = [&](Operation *op) { return isView(op) || acceptsSpacedRuns(op, member); };
+      Operation *producer = member.getDefiningOp();
+      return (!producer || accepts(producer)) && llvm::all_of(member.getUsers(), accepts);
+    });
+  }
+
+  static bool readersTakeSpacedRuns(Value value) {
+    return llvm::all_of(value.getUsers(), [&](Operation *user) {
+      return isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ExtractSliceOp>(user)
+                 ? readersTakeSpacedRuns(user->getResult(0))
+                 : isView(user) || acceptsSpacedRuns(user, value);
+    });
+  }
+
+  bool overlaps(Value value, BufferView region, uint64_t bytes) const {
+    return regionsOverlap(result.view(value), byteSize(tensorTypeOf(value)), region, bytes);
+  }
+
+  // Returns true if `buffer`, which only `op` writes, may become `region` of a buffer that `op`
+  // reads: no later op and no other result needs these bytes, and the kernel reads every byte
+  // before it writes to the byte.
+  bool mayTakeOver(Operation *op, unsigned buffer, BufferView region) const {
+    uint64_t bytes = result.buffers[buffer].bytes;
+    if (usedAfter(region, bytes, positions.lookup(op), nullptr) || !mayMerge(buffer, region))
+      return false;
+    for (OpResult value : op->getResults()) {
+      if (result.view(value).buffer != buffer) {
+        if (overlaps(value, region, bytes))
+          return false; // even if nobody reads the other result
+        continue;
+      }
+      auto type = tensorTypeOf(value);
+      BufferView place = *compose(result.view(value), type, region, bytes);
+      for (OpOperand &operand : op->getOpOperands()) {
+        BufferView read = result.view(operand.get());
+        auto readType = tensorTypeOf(operand.get());
+        if (regionsOverlap(place, byteSize(type), read, byteSize(readType)) &&
+            (place != read || byteSize(type) != byteSize(readType) ||
+             !kernelMayWriteOver(value, operand.getOperandNumber())))
+          return false;
+      }
+    }
+    return true;
+  }
+
+  // Returns true if an op after `position` reads a value in the region that is no result of
+  // `except`.
+  bool usedAfter(BufferView region, uint64_t bytes, int64_t position, Operation *except) const {
+    return llvm::any_of(members[region.buffer], [&](Value member) {
+      return overlaps(member, region, bytes) && member.getDefiningOp() != except &&
+             lastRead(member) > position;
+    });
+  }
+
+  // Returns the first op that writes the buffer of `value`. If `value` is the last sum of a chain
+  // of accumulations, the chain's first op writes the buffer.
+  Operation *firstWriter(Value value) const {
+    Operation *first = value.getDefiningOp();
+    for (Value member : members[result.view(value).buffer])
+      if (Operation *op = member.getDefiningOp();
+          op && !isView(op) && positions.lookup(op) < positions.lookup(first))
+        first = op;
+    return first;
+  }
+
+  // Returns true if `value`, which is stored to a variable, may be computed in the variable's
+  // bytes: no later op reads the old contents, and the op that computes `value` may write over
+  // them.
+  bool mayMakeInPlaceOf(Value value, unsigned variableBuffer) {
+    Operation *producer = value.getDefiningOp();
+    if (!producer || isView(producer) || !isWholeTemporary(value))
+      return false;
+    producer = firstWriter(value);
+    const int64_t made = positions.lookup(producer);
+    for (Value member : members[variableBuffer]) {
+      if (!isa_and_nonnull<lm::LoadOp, tensor::ExtractSliceOp, tensor::ExpandShapeOp,
+                           tensor::CollapseShapeOp>(member.getDefiningOp()))
+        return false; // another value is already computed in these bytes
+      int64_t last = lastRead(member);
+      if (last > made)
+        return false;
+      if (last == made)
+        for (OpOperand &operand : producer->getOpOperands())
+          if (operand.get() == member &&
+              (producer != value.getDefiningOp() ||
+               !kernelMayWriteOver(cast<OpResult>(value), operand.getOperandNumber())))
+            return false;
+    }
+    return true;
+  }
+
+  bool kernelMayWriteOver(OpResult value, unsigned input) const {
+    auto launch = dyn_cast<kern::LaunchOp>(value.getOwner());
+    if (!launch)
+      return false;
+    auto kernel = symbols.lookup<kern::KernelOp>(launch.getKernel());
+    auto [known, isNew] =
+        kernels.writesOver.try_emplace({kernel, {value.getResultNumber(), input}}, false);
+    if (!isNew)
+      return known->second;
+    Block &body = kernel.getBody().front();
+    auto [info, isFirst] = kernels.infos.try_emplace(kernel);
+    if (isFirst) {
+      if (llvm::Expected<RegionInfo> analyzed = analyzeRegion(kernel.getHero(), body))
+        info->second = std::move(*analyzed);
+      else
+        llvm::consumeError(analyzed.takeError());
+    }
+    return known->second =
+               info->second && mayShareBuffer(*info->second, body, value.getResultNumber(), input);
+  }
+
+  // Returns true if `sum` may be computed in the bytes of `view`. If these bytes are state, `sum`
+  // must finally be stored to the same variable, or be inserted into a whole that is stored to it.
+  bool mayOverwrite(BufferView view, Value sum) const {
+    StringRef variable = result.buffers[view.buffer].variable;
+    if (variable.empty() || isAt(statePlaces.wholes, sum, view))
+      return true;
+    for (Value next = sum; next;) {
+      sum = next;
+      next = Value();
+      if (isAt(statePlaces.parts, sum, view))
+        return true;
+      for (Operation *user : sum.getUsers()) {
+        if (auto store = dyn_cast<lm::StoreOp>(user); store && store.getVariable() == variable)
+          return true;
+        if (accumulatedBy(user) == sum)
+          next = user->getResult(0);
+      }
+    }
+    return false;
+  }
+
+  bool isAt(const llvm::DenseMap<Value, StatePlace> &known, Value value, BufferView view) const {
+    auto place = known.find(value);
+    return place != known.end() && place->second.variable == result.buffers[view.buffer].variable &&
+           view == BufferView{view.buffer, place->second.offset};
+  }
+
   static bool isView(Operation *op) {
     return isa<tensor::EmptyOp, tensor::ExtractSliceOp, tensor::InsertSliceOp,
                tensor::ExpandShapeOp, tensor::CollapseShapeOp, lm::LoadOp, lm::StoreOp>(op);
@@ -79,7 +549,17 @@ private:
 
   // Returns the position of the last op that reads bytes of `value`; -1 if there is none. A view
   // reads no bytes.
-  int64_t lastRead(Value value) const;
+  int64_t lastRead(Value value) const {
+    int64_t last = -1;
+    for (OpOperand &use : value.getUses()) {
+      Operation *user = use.getOwner();
+      if (isa<lm::StoreOp>(user)) // if copied to the variable at the end
+        last = std::max(last, positions.lookup(user->getBlock()->getTerminator()));
+      else if (!isView(user) || (isa<tensor::InsertSliceOp>(user) && use.getOperandNumber() == 0))
+        last = std::max(last, positions.lookup(user));
+    }
+    return last;
+  }
 
   func::FuncOp function;
   const SymbolTable &symbols;
@@ -94,516 +574,6 @@ private:
   llvm::StringMap<unsigned> variableBuffers; // buffer of each variable or storage
 };
 
-} // namespace
-
-unsigned BufferAssigner::newBuffer(RankedTensorType type) {
-  Buffer buffer;
-  buffer.bytes = byteSize(type);
-  result.buffers.push_back(buffer);
-  members.emplace_back();
-  return unsigned(result.buffers.size() - 1);
-}
-
-// Records that `from` is copied to a new buffer before the command of `op`, and returns the copy.
-BufferView BufferAssigner::copyBefore(Operation *op, BufferView from, RankedTensorType type) {
-  BufferView to{newBuffer(type), 0};
-  result.copies[op].push_back({from, to, type});
-  return to;
-}
-
-BufferView BufferAssigner::viewOf(const StatePlace &place) {
-  auto [it, inserted] = variableBuffers.try_emplace(place.variable, 0);
-  if (inserted) {
-    auto variable = symbols.lookup<lm::VariableOp>(place.variable);
-    it->second = newBuffer(tensorTypeOf(variable));
-    result.buffers[it->second].variable = place.variable;
-  }
-  return {it->second, place.offset};
-}
-
-BufferView BufferAssigner::viewOfVariable(StringRef name) {
-  auto known = statePlaces.variables.find(name);
-  return viewOf(known == statePlaces.variables.end() ? StatePlace{name.str(), 0} : known->second);
-}
-
-void BufferAssigner::setView(Value value, BufferView view) {
-  result.views[value] = view;
-  members[view.buffer].push_back(value);
-}
-
-// Returns true if every view of buffer `from` is still a run or equally spaced runs in `into`.
-bool BufferAssigner::mayMerge(unsigned from, BufferView into) const {
-  if (into.pitch == 0)
-    return true;
-  uint64_t bytes = result.buffers[from].bytes;
-  for (Value value : members[from])
-    if (!compose(result.view(value), tensorTypeOf(value), into, bytes))
-      return false;
-  for (const auto &[op, list] : result.copies)
-    for (const Copy &copy : list)
-      for (const BufferView &end : {copy.from, copy.to})
-        if (end.buffer == from && !compose(end, copy.type, into, bytes))
-          return false;
-  return takesSpacedRuns(from);
-}
-
-// Makes buffer `from` the region `into` of another buffer: its values and its copies move there.
-void BufferAssigner::merge(unsigned from, BufferView into) {
-  uint64_t bytes = result.buffers[from].bytes;
-  for (Value value : members[from]) {
-    BufferView &view = result.views[value];
-    view = *compose(view, tensorTypeOf(value), into, bytes);
-    members[into.buffer].push_back(value);
-  }
-  members[from].clear();
-  for (auto &[op, list] : result.copies)
-    for (Copy &copy : list)
-      for (BufferView *end : {&copy.from, &copy.to})
-        if (end->buffer == from)
-          *end = *compose(*end, copy.type, into, bytes);
-}
-
-// Returns true if `value` takes a whole buffer that is not state.
-bool BufferAssigner::isWholeTemporary(Value value) const {
-  BufferView view = result.view(value);
-  const Buffer &buffer = result.buffers[view.buffer];
-  return buffer.variable.empty() && view.offset == 0 && view.pitch == 0 &&
-         buffer.bytes == byteSize(tensorTypeOf(value));
-}
-
-static bool acceptsSpacedRuns(Operation *op, Value value) {
-  auto command = dyn_cast<CommandOpInterface>(op);
-  return command && llvm::all_of(command.getCommandOperands(), [&](const CommandOperand &operand) {
-           return operand.value != value || operand.mayBeSpaced;
-         });
-}
-
-bool BufferAssigner::readersTakeSpacedRuns(Value value) {
-  return llvm::all_of(value.getUsers(), [&](Operation *user) {
-    return isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ExtractSliceOp>(user)
-               ? readersTakeSpacedRuns(user->getResult(0))
-               : isView(user) || acceptsSpacedRuns(user, value);
-  });
-}
-
-bool BufferAssigner::takesSpacedRuns(unsigned buffer) const {
-  return llvm::all_of(members[buffer], [](Value member) {
-    auto accepts = [&](Operation *op) { return isView(op) || acceptsSpacedRuns(op, member); };
-    Operation *producer = member.getDefiningOp();
-    return (!producer || accepts(producer)) && llvm::all_of(member.getUsers(), accepts);
-  });
-}
-
-bool BufferAssigner::overlaps(Value value, BufferView region, uint64_t bytes) const {
-  return regionsOverlap(result.view(value), byteSize(tensorTypeOf(value)), region, bytes);
-}
-
-int64_t BufferAssigner::lastRead(Value value) const {
-  int64_t last = -1;
-  for (OpOperand &use : value.getUses()) {
-    Operation *user = use.getOwner();
-    if (isa<lm::StoreOp>(user)) // if copied to the variable at the end
-      last = std::max(last, positions.lookup(user->getBlock()->getTerminator()));
-    else if (!isView(user) || (isa<tensor::InsertSliceOp>(user) && use.getOperandNumber() == 0))
-      last = std::max(last, positions.lookup(user));
-  }
-  return last;
-}
-
-// Returns true if an op after `position` reads a value in the region that is no result of `except`.
-bool BufferAssigner::usedAfter(BufferView region, uint64_t bytes, int64_t position,
-                               Operation *except) const {
-  return llvm::any_of(members[region.buffer], [&](Value member) {
-    return overlaps(member, region, bytes) && member.getDefiningOp() != except &&
-           lastRead(member) > position;
-  });
-}
-
-bool BufferAssigner::kernelMayWriteOver(OpResult value, unsigned input) const {
-  auto launch = dyn_cast<kern::LaunchOp>(value.getOwner());
-  if (!launch)
-    return false;
-  auto kernel = symbols.lookup<kern::KernelOp>(launch.getKernel());
-  auto [known, isNew] =
-      kernels.writesOver.try_emplace({kernel, {value.getResultNumber(), input}}, false);
-  if (!isNew)
-    return known->second;
-  Block &body = kernel.getBody().front();
-  auto [info, isFirst] = kernels.infos.try_emplace(kernel);
-  if (isFirst) {
-    if (llvm::Expected<RegionInfo> analyzed = analyzeRegion(kernel.getHero(), body))
-      info->second = std::move(*analyzed);
-    else
-      llvm::consumeError(analyzed.takeError());
-  }
-  return known->second =
-             info->second && mayShareBuffer(*info->second, body, value.getResultNumber(), input);
-}
-
-bool BufferAssigner::isAt(const llvm::DenseMap<Value, StatePlace> &known, Value value,
-                          BufferView view) const {
-  auto place = known.find(value);
-  return place != known.end() && place->second.variable == result.buffers[view.buffer].variable &&
-         view == BufferView{view.buffer, place->second.offset};
-}
-
-// Returns true if `sum` may be computed in the bytes of `view`. If these bytes are state, `sum`
-// must finally be stored to the same variable, or be inserted into a whole that is stored to it.
-bool BufferAssigner::mayOverwrite(BufferView view, Value sum) const {
-  StringRef variable = result.buffers[view.buffer].variable;
-  if (variable.empty() || isAt(statePlaces.wholes, sum, view))
-    return true;
-  for (Value next = sum; next;) {
-    sum = next;
-    next = Value();
-    if (isAt(statePlaces.parts, sum, view))
-      return true;
-    for (Operation *user : sum.getUsers()) {
-      if (auto store = dyn_cast<lm::StoreOp>(user); store && store.getVariable() == variable)
-        return true;
-      if (accumulatedBy(user) == sum)
-        next = user->getResult(0);
-    }
-  }
-  return false;
-}
-
-// Loads of variables get views first, so that all readers of a variable are known before another
-// value may overwrite it.
-LogicalResult BufferAssigner::assignViews() {
-  if (function.getNumArguments() || function.getNumResults())
-    return function.emitError("has arguments or results; a function of a plan only has variables");
-  Block &body = function.getBody().front();
-  int64_t position = 0;
-  for (Operation &op : body)
-    positions[&op] = position++;
-  if (reuse)
-    statePlaces = findStatePlaces(function, symbols);
-  for (Operation &op : body) {
-    if (auto load = dyn_cast<lm::LoadOp>(op))
-      setView(load.getResult(), viewOfVariable(load.getVariable()));
-    if (auto store = dyn_cast<lm::StoreOp>(op))
-      viewOfVariable(store.getVariable());
-  }
-
-  for (Operation &op : body) {
-    if (isa<lm::LoadOp>(op))
-      continue;
-    if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op)) {
-      auto type = tensorTypeOf(slice.getSource());
-      std::optional<BufferView> view =
-          viewOfSlice(slice, type, result.view(slice.getSource()));
-      if (!view)
-        return slice.emitOpError("is neither a range of rows nor a rectangle of a matrix");
-      if (view->pitch && !readersTakeSpacedRuns(slice.getResult()))
-        view = copyBefore(&op, *view, slice.getType());
-      setView(slice.getResult(), *view);
-      continue;
-    }
-    if (auto insert = dyn_cast<tensor::InsertSliceOp>(op)) {
-      auto type = tensorTypeOf(insert.getDest());
-      auto place = statePlaces.wholes.find(insert.getResult());
-      if (place != statePlaces.wholes.end()) {
-        setView(insert.getResult(), viewOf(place->second));
-        continue;
-      }
-      BufferView view = result.view(insert.getDest());
-      if (!viewOfSlice(insert, type, view))
-        return insert.emitOpError("is neither a range of rows nor a rectangle of a matrix");
-      // If a later op reads the whole as it is before the insertion, the result must be a copy.
-      bool readLater = llvm::any_of(insert.getDest().getUsers(), [&](Operation *user) {
-        return positions[user] > positions[&op];
-      });
-      if (readLater || !result.buffers[view.buffer].variable.empty())
-        view = insert.getDest().getDefiningOp<tensor::EmptyOp>() // has no contents
-                   ? BufferView{newBuffer(type), 0}
-                   : copyBefore(&op, view, type);
-      setView(insert.getResult(), view);
-      continue;
-    }
-    if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op)) {
-      BufferView view = result.view(op.getOperand(0));
-      auto type = cast<RankedTensorType>(op.getResult(0).getType());
-      if (!runsAreRows(type, view))
-        view = copyBefore(&op, view, type);
-      setView(op.getResult(0), view);
-      continue;
-    }
-    if (Value accumulator = accumulatedBy(&op)) {
-      auto type = tensorTypeOf(accumulator);
-      BufferView view = result.view(accumulator);
-      // The op must not also read the accumulator's bytes through another operand.
-      unsigned readers = unsigned(llvm::count_if(op.getOperands(), [&](Value operand) {
-        return overlaps(operand, view, byteSize(type));
-      }));
-      // A value that a collective still writes must not be copied.
-      if (!dist::isUnfinished(accumulator) &&
-          (!reuse || readers > 1 || view.pitch ||
-           usedAfter(view, byteSize(type), positions[&op], &op) ||
-           !mayOverwrite(view, op.getResult(0))))
-        view = copyBefore(&op, view, type);
-      setView(op.getResult(0), view);
-      for (Value value : op.getResults().drop_front())
-        setView(value, {newBuffer(tensorTypeOf(value)), 0});
-      continue;
-    }
-    for (Value value : op.getResults()) {
-      auto place = statePlaces.wholes.find(value);
-      setView(value, place == statePlaces.wholes.end()
-                         ? BufferView{newBuffer(tensorTypeOf(value)), 0}
-                         : viewOf(place->second));
-    }
-  }
-  return success();
-}
-
-// Returns the first op that writes the buffer of `value`. If `value` is the last sum of a chain of
-// accumulations, the chain's first op writes the buffer.
-Operation *BufferAssigner::firstWriter(Value value) const {
-  Operation *first = value.getDefiningOp();
-  for (Value member : members[result.view(value).buffer])
-    if (Operation *op = member.getDefiningOp();
-        op && !isView(op) && positions.lookup(op) < positions.lookup(first))
-      first = op;
-  return first;
-}
-
-// Returns true if `value`, which is stored to a variable, may be computed in the variable's bytes:
-// no later op reads the old contents, and the op that computes `value` may write over them.
-bool BufferAssigner::mayMakeInPlaceOf(Value value, unsigned variableBuffer) {
-  Operation *producer = value.getDefiningOp();
-  if (!producer || isView(producer) || !isWholeTemporary(value))
-    return false;
-  producer = firstWriter(value);
-  const int64_t made = positions.lookup(producer);
-  for (Value member : members[variableBuffer]) {
-    if (!isa_and_nonnull<lm::LoadOp, tensor::ExtractSliceOp, tensor::ExpandShapeOp,
-                         tensor::CollapseShapeOp>(member.getDefiningOp()))
-      return false; // another value is already computed in these bytes
-    int64_t last = lastRead(member);
-    if (last > made)
-      return false;
-    if (last == made)
-      for (OpOperand &operand : producer->getOpOperands())
-        if (operand.get() == member &&
-            (producer != value.getDefiningOp() ||
-             !kernelMayWriteOver(cast<OpResult>(value), operand.getOperandNumber())))
-          return false;
-  }
-  return true;
-}
-
-void BufferAssigner::placeStoresAndParts() {
-  Block &body = function.getBody().front();
-  for (Operation &op : body) {
-    if (auto store = dyn_cast<lm::StoreOp>(op)) {
-      const BufferView place = viewOfVariable(store.getVariable());
-      Value value = store.getValue();
-      BufferView view = result.view(value);
-      if (view == place)
-        continue;
-      Value made = behindReshapes(value);
-      if (reuse && mayMakeInPlaceOf(made, place.buffer)) {
-        merge(view.buffer, place);
-        continue;
-      }
-      // Every load reads the state before the first store, so the copy to the variable is made at
-      // the end. Another variable may be overwritten before that, so its old contents are copied.
-      auto type = tensorTypeOf(value);
-      bool madeHere = made.getDefiningOp() && !isView(made.getDefiningOp());
-      if (!result.buffers[view.buffer].variable.empty() && !madeHere)
-        view = copyBefore(&op, view, type);
-      result.copies[body.getTerminator()].push_back({view, place, type});
-      continue;
-    }
-    auto insert = dyn_cast<tensor::InsertSliceOp>(op);
-    if (!insert)
-      continue;
-    Value part = behindReshapes(insert.getSource());
-    auto wholeType = tensorTypeOf(insert.getDest());
-    auto partType = tensorTypeOf(insert.getSource());
-    BufferView region = *viewOfSlice(insert, wholeType, result.view(insert.getResult()));
-    if (result.view(insert.getSource()) == region)
-      continue;
-    Operation *producer = part.getDefiningOp();
-    // If the whole is copied before the insertion, the part must be written after the copy.
-    bool inPlace = reuse && producer && !isView(producer) && isWholeTemporary(part) &&
-                   result.view(part).buffer != region.buffer &&
-                   result.copiesBefore(&op).empty() &&
-                   mayMerge(result.view(part).buffer, region);
-    // A copy of the whole, for an earlier insertion, would overwrite a part computed before it.
-    for (auto earlier = insert.getDest().getDefiningOp<tensor::InsertSliceOp>(); inPlace && earlier;
-         earlier = earlier.getDest().getDefiningOp<tensor::InsertSliceOp>())
-      for (const Copy &copy : result.copiesBefore(earlier))
-        inPlace &= copy.to.buffer != region.buffer || copy.type != wholeType ||
-                   positions.lookup(earlier) < positions.lookup(producer);
-    // From the op that computes the part to the insertion, no op may use the bytes of the region.
-    if (inPlace) {
-      int64_t made = positions.lookup(firstWriter(part)), inserted = positions.lookup(&op);
-      for (Value member : members[region.buffer]) {
-        if (!overlaps(member, region, byteSize(partType)))
-          continue;
-        Operation *definition = member.getDefiningOp();
-        bool writes = definition && !isView(definition) && positions.lookup(definition) <= inserted;
-        bool reads = llvm::any_of(member.getUses(), [&](OpOperand &use) {
-          Operation *user = use.getOwner();
-          int64_t at = positions.lookup(user);
-          return !isView(user) && at >= made && at <= inserted;
-        });
-        inPlace &= !writes && !reads;
-        // A later op that adds to the whole in place would change the part for its later readers.
-        if (definition && !isView(definition) && positions.lookup(definition) > inserted)
-          inPlace &= !usedAfter(result.view(part), byteSize(partType),
-                                positions.lookup(definition) - 1, nullptr);
-      }
-    }
-    if (inPlace)
-      merge(result.view(part).buffer, region);
-    else
-      result.copies[&op].push_back({result.view(insert.getSource()), region, partType});
-  }
-}
-
-// Returns true if `buffer`, which only `op` writes, may become `region` of a buffer that `op`
-// reads: no later op and no other result needs these bytes, and the kernel reads every byte before
-// it writes to the byte.
-bool BufferAssigner::mayTakeOver(Operation *op, unsigned buffer, BufferView region) const {
-  uint64_t bytes = result.buffers[buffer].bytes;
-  if (usedAfter(region, bytes, positions.lookup(op), nullptr) || !mayMerge(buffer, region))
-    return false;
-  for (OpResult value : op->getResults()) {
-    if (result.view(value).buffer != buffer) {
-      if (overlaps(value, region, bytes))
-        return false; // even if nobody reads the other result
-      continue;
-    }
-    auto type = tensorTypeOf(value);
-    BufferView place = *compose(result.view(value), type, region, bytes);
-    for (OpOperand &operand : op->getOpOperands()) {
-      BufferView read = result.view(operand.get());
-      auto readType = tensorTypeOf(operand.get());
-      if (regionsOverlap(place, byteSize(type), read, byteSize(readType)) &&
-          (place != read || byteSize(type) != byteSize(readType) ||
-           !kernelMayWriteOver(value, operand.getOperandNumber())))
-        return false;
-    }
-  }
-  return true;
-}
-
-// Writes results of kernels over inputs that no later op reads: over an input of the same size or,
-// if several results form one buffer, over a buffer that contains several inputs.
-void BufferAssigner::shareDyingInputs() {
-  for (Operation &op : function.getBody().front()) {
-    auto launch = dyn_cast<kern::LaunchOp>(op);
-    if (!launch)
-      continue;
-    for (OpResult value : launch->getResults()) {
-      unsigned buffer = result.view(value).buffer;
-      if (!result.buffers[buffer].variable.empty() || members[buffer].empty())
-        continue;
-      bool madeHere = llvm::all_of(members[buffer], [&](Value member) {
-        Operation *producer = member.getDefiningOp();
-        return producer == &op || (producer && isView(producer));
-      });
-      bool copiedTo = llvm::any_of(result.copies, [&](const auto &entry) {
-        return llvm::any_of(entry.second,
-                            [&](const Copy &copy) { return copy.to.buffer == buffer; });
-      });
-      if (!madeHere || copiedTo)
-        continue;
-      uint64_t bytes = result.buffers[buffer].bytes;
-      for (Value operand : launch.getInputs()) {
-        BufferView part = result.view(operand), whole{part.buffer, 0};
-        if (part.buffer == buffer || !result.buffers[part.buffer].variable.empty())
-          continue;
-        if (byteSize(tensorTypeOf(operand)) == bytes && mayTakeOver(&op, buffer, part)) {
-          merge(buffer, part);
-          break;
-        }
-        if (result.buffers[part.buffer].bytes == bytes && mayTakeOver(&op, buffer, whole)) {
-          merge(buffer, whole);
-          break;
-        }
-      }
-    }
-  }
-}
-
-// Returns true if an op of the backward pass reads `value`, directly or through views.
-static bool isReadByBackward(Value value) {
-  return llvm::any_of(value.getUsers(), [](Operation *user) {
-    return isa<StepOpInterface>(user) ? isBackward(user)
-                                      : llvm::any_of(user->getResults(), isReadByBackward);
-  });
-}
-
-void BufferAssigner::computeLifetimes() {
-  for (Operation &op : function.getBody().front()) {
-    int64_t position = positions[&op];
-    auto touch = [&](unsigned id) {
-      Buffer &buffer = result.buffers[id];
-      buffer.first = std::min(buffer.first, position);
-      buffer.last = std::max(buffer.last, position);
-    };
-    for (const Copy &copy : result.copiesBefore(&op)) {
-      touch(copy.from.buffer);
-      touch(copy.to.buffer);
-    }
-    if (isView(&op) || isa<func::ReturnOp>(op))
-      continue;
-    for (Value operand : op.getOperands())
-      touch(result.view(operand).buffer);
-    for (Value value : op.getResults())
-      touch(result.view(value).buffer);
-    if (RankedTensorType type = target.scratchOf(&op, gemmWorkspace)) {
-      unsigned id = newBuffer(type);
-      result.buffers[id].category = Category::LibraryWorkspace;
-      result.scratch[&op] = {id, type};
-      touch(id);
-    }
-  }
-  for (unsigned id = 0; id < members.size(); ++id)
-    for (Value member : members[id]) {
-      auto step = member.getDefiningOp<StepOpInterface>();
-      if (step && !step.getBackward() && isReadByBackward(member))
-        result.buffers[id].category = Category::Activations;
-    }
-}
-
-FailureOr<BufferAssignment> BufferAssigner::run() {
-  if (failed(assignViews()))
-    return failure();
-  placeStoresAndParts();
-  if (reuse)
-    shareDyingInputs();
-  computeLifetimes();
-  return std::move(result);
-}
-
-// Checks that a function does not use both a storage and its members, which share bytes.
-static LogicalResult checkStorageUse(func::FuncOp function, const SymbolTable &symbols) {
-  llvm::StringMap<bool> byMember; // for each storage, true if a member is used
-  for (Operation &op : function.getBody().front()) {
-    auto load = dyn_cast<lm::LoadOp>(op);
-    auto store = dyn_cast<lm::StoreOp>(op);
-    if (!load && !store)
-      continue;
-    StringRef name = load ? load.getVariable() : store.getVariable();
-    auto variable = symbols.lookup<lm::VariableOp>(name);
-    bool member = variable.getStorage().has_value();
-    if (!member && !variable.getAnonymous())
-      continue;
-    auto [it, inserted] = byMember.try_emplace(member ? *variable.getStorage() : name, member);
-    if (it->second != member)
-      return op.emitOpError("uses ") << name << " where the function uses "
-                                     << (member ? "its storage " : "a member of it, of storage ")
-                                     << it->first() << " too";
-  }
-  return success();
-}
-
-namespace {
 struct AssignBuffersPass : lmc::impl::AssignBuffersPassBase<AssignBuffersPass> {
   using AssignBuffersPassBase::AssignBuffersPassBase;
   void runOnOperation() override {
