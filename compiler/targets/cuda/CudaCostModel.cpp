@@ -33,18 +33,16 @@ CudaCostModel::CudaCostModel(const CudaArch &arch, cost::DeviceSpec spec)
       expertSpec(withExpertTiles(this->spec, arch, device.chip)) {}
 
 static AttentionShape shapeOf(const cost::AttentionWork &work) {
-  AttentionShape shape;
-  shape.type = work.dtype;
-  shape.batch = work.batch;
-  shape.seq = work.seq;
-  shape.heads = work.heads;
-  shape.kvHeads = work.kvHeads;
-  shape.headDim = work.headDim;
-  shape.window = work.window;
-  shape.documents = work.documents;
-  shape.rope = work.rope;
-  shape.qPitch = work.unalignedPitch;
-  return shape;
+  return {.type = work.dtype,
+          .batch = work.batch,
+          .seq = work.seq,
+          .heads = work.heads,
+          .kvHeads = work.kvHeads,
+          .headDim = work.headDim,
+          .window = work.window,
+          .documents = work.documents,
+          .rope = work.rope,
+          .qPitch = work.unalignedPitch};
 }
 
 // cuBLASLt uses tensor cores for bf16 only if all rows start at multiples of 16 bytes (cuBLAS

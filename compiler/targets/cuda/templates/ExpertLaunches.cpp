@@ -12,37 +12,31 @@ namespace {
 // Returns the shape of a router, from operands that its op and its gradient's op both have.
 template <typename Op> RouteShape routeShapeOf(Op op) {
   RankedTensorType logits = contentOf(op.getLogits());
-  RouteShape shape;
-  shape.tokens = logits.getDimSize(0);
-  shape.experts = logits.getDimSize(1);
-  shape.chosen = contentOf(op.getExperts()).getDimSize(1);
-  shape.type = *dataTypeOf(logits.getElementType());
-  shape.normalize = op.getNormalize();
-  shape.sigmoid = op.getSigmoid();
-  shape.scale = op.getScale().convertToDouble();
-  return shape;
+  return {.tokens = logits.getDimSize(0),
+          .experts = logits.getDimSize(1),
+          .chosen = contentOf(op.getExperts()).getDimSize(1),
+          .type = *dataTypeOf(logits.getElementType()),
+          .normalize = op.getNormalize(),
+          .sigmoid = op.getSigmoid(),
+          .scale = op.getScale().convertToDouble()};
 }
 
 // Returns the fields on which the size of the sort's scratch memory depends.
 template <typename Op> ExpertRowsShape sortShapeOf(Op op) {
-  ExpertRowsShape shape;
-  shape.tokens = contentOf(op.getExperts()).getDimSize(0);
-  shape.chosen = contentOf(op.getExperts()).getDimSize(1);
-  shape.experts = contentOf(op.getOffsets()).getDimSize(0) - 1;
-  shape.columns = 1;
-  return shape;
+  return {.tokens = contentOf(op.getExperts()).getDimSize(0),
+          .chosen = contentOf(op.getExperts()).getDimSize(1),
+          .experts = contentOf(op.getOffsets()).getDimSize(0) - 1,
+          .columns = 1};
 }
 
 // `tokens` has a row for each token, `rows` a row for each choice that this rank computes.
 ExpertRowsShape rowsShapeOf(Value tokens, Value rows, int64_t chosen) {
-  ExpertRowsShape shape;
-  shape.tokens = contentOf(tokens).getDimSize(0);
-  shape.chosen = chosen;
-  shape.held = contentOf(rows).getDimSize(0);
-  shape.experts = 1; // only the sort uses it
-  shape.columns = contentOf(tokens).getDimSize(1);
-  shape.type = *dataTypeOf(contentOf(tokens).getElementType());
-  return shape;
+  return {.tokens = contentOf(tokens).getDimSize(0),
+          .chosen = chosen,
+          .experts = 1, // only the sort uses it
+          .columns = contentOf(tokens).getDimSize(1),
+          .type = *dataTypeOf(contentOf(tokens).getElementType()),
+          .held = contentOf(rows).getDimSize(0)};
 }
 
 int64_t chosenOf(Value places, Value tokens) {
@@ -50,14 +44,12 @@ int64_t chosenOf(Value places, Value tokens) {
 }
 
 ExpertGemmShape expertShapeOf(Value x, Value y, Value offsets, const CudaArch &arch) {
-  ExpertGemmShape shape;
-  shape.warpgroups = arch.hasWarpgroups();
-  shape.rows = contentOf(x).getDimSize(0);
-  shape.experts = contentOf(offsets).getDimSize(0) - 1;
-  shape.inner = contentOf(x).getDimSize(1);
-  shape.columns = contentOf(y).getDimSize(1);
-  shape.type = *dataTypeOf(contentOf(x).getElementType());
-  return shape;
+  return {.rows = contentOf(x).getDimSize(0),
+          .experts = contentOf(offsets).getDimSize(0) - 1,
+          .inner = contentOf(x).getDimSize(1),
+          .columns = contentOf(y).getDimSize(1),
+          .type = *dataTypeOf(contentOf(x).getElementType()),
+          .warpgroups = arch.hasWarpgroups()};
 }
 
 // A row of `y` is half as long as a row of x.
