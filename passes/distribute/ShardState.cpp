@@ -65,25 +65,347 @@ public:
         stage(ranks > 1 ? stage : ZeroStage::None), reducesEach(reducesEach),
         facts(lm::OptimizerOpInterface::lookup(module.getContext(), optimizer)), payload(payload) {}
 
-  LogicalResult run();
+  LogicalResult run() {
+    auto micro = symbols.lookup<func::FuncOp>(names::kMicro);
+    if (!micro)
+      return module.emitOpError("has no @micro; run lm-autodiff first");
+    formUnits();
+    for (auto [number, unit] : llvm::enumerate(units)) {
+      unit.name = ("unit." + Twine(number)).str();
+      layOut(unit);
+      if (ranks == 1)
+        continue;
+      declare(unit);
+      if (!dividesWeights(unit))
+        readWhole(unit);
+      else
+        for (auto function : module.getOps<func::FuncOp>())
+          if (!function.isPrivate() && !function.isExternal())
+            gather(function, unit);
+    }
+    if (reducesEach) {
+      GradientReducer reducer(module, payload);
+      for (const Unit &unit : units)
+        if (failed(reduceEach(micro, unit, reducer)))
+          return failure();
+    } else {
+      SmallVector<Attribute> left;
+      for (const Unit &unit : units) {
+        // The reduced gradients keep the original names.
+        if (ranks > 1)
+          for (Member member : unit.members)
+            rename(member.gradient, (member.gradient.getSymName() + ".local").str());
+        left.push_back(gradientsOf(unit).toAttribute(b));
+      }
+      module->setAttr(kUnitsToReduce, b.getArrayAttr(left));
+    }
+    if (ranks == 1)
+      return success();
+    for (Unit &unit : units)
+      for (Member &member : unit.members) {
+        if (reducesEach)
+          member.gradient.erase();
+        if (dividesWeights(unit) && member.copy)
+          member.copy.erase();
+        member.parameter.erase();
+      }
+    return success();
+  }
+
   unsigned numUnits() const { return unsigned(units.size()); }
 
 private:
   bool dividesWeights(const Unit &unit) const {
     return stage == ZeroStage::Weights && !unit.key.isVector;
   }
-  int64_t layerOf(lm::VariableOp variable);
-  void formUnits();
-  void layOut(Unit &unit);
-  void declare(Unit &unit);
+
+  // Returns the layer that reads `variable`, or -1 if other ops or several layers read it.
+  int64_t layerOf(lm::VariableOp variable) {
+    std::optional<int64_t> layer;
+    for (Operation *user : users.lookup(variable.getSymName())) {
+      auto load = dyn_cast<lm::LoadOp>(user);
+      if (!load)
+        continue;
+      for (Operation *reader : load->getUsers()) {
+        auto index = reader->getAttrOfType<IntegerAttr>(lm::kLayer);
+        if (!index || (layer && *layer != index.getInt()))
+          return -1;
+        layer = index.getInt();
+      }
+    }
+    return layer.value_or(-1);
+  }
+
+  void formUnits() {
+    for (auto function : module.getOps<func::FuncOp>())
+      function.walk([&](Operation *op) {
+        if (auto load = dyn_cast<lm::LoadOp>(op))
+          users[load.getVariable()].push_back(op);
+        else if (auto accumulate = dyn_cast<lm::AccumulateOp>(op))
+          users[accumulate.getVariable()].push_back(op);
+      });
+    for (auto parameter : module.getOps<lm::VariableOp>()) {
+      lm::VariableOp gradient = parameter.getKind() == Kind::Parameter
+                                    ? state.find(parameter.getSymName(), Kind::Gradient)
+                                    : lm::VariableOp();
+      if (!gradient)
+        continue;
+      lm::VariableOp copy = state.find(parameter.getSymName(), Kind::ComputeCopy);
+      RankedTensorType type = tensorTypeOf(parameter);
+      UnitKey key{-1,
+                  -1,
+                  type.getRank() < 2,
+                  bool(parameter.getWeightDecay()),
+                  parameter.getGroupAttr(),
+                  parameter.getBalancedAttr(),
+                  facts->takes(lm::steppedParameter(parameter)),
+                  bool(copy),
+                  int64_t(parameter.getGroups()),
+                  type.getElementType()};
+      if (!key.isVector) {
+        key.layer = layerOf(copy ? copy : parameter);
+        if (key.layer < 0)
+          key.alone = int64_t(units.size());
+      }
+      auto unit = llvm::find_if(units, [&](const Unit &each) { return each.key == key; });
+      if (unit == units.end())
+        unit = units.insert(units.end(), Unit{key, {}, 0, {}, {}});
+      unit->members.push_back({parameter, gradient, copy});
+    }
+  }
+
+  // Chooses the offsets of the unit's members, and the type of a piece.
+  void layOut(Unit &unit) {
+    // Each parameter begins at a moment block, as on a single rank. A block then has elements of
+    // only one parameter.
+    int64_t end = 0;
+    for (Member &member : unit.members) {
+      member.offset = end;
+      end += llvm::alignTo(tensorTypeOf(member.parameter).getNumElements(), kMomentBlock);
+    }
+    const int64_t sharing = ranks / unit.key.groups; // ranks that divide these elements
+    unit.elements = int64_t(llvm::alignTo(end, sharing * kMomentBlock));
+    const int64_t own = unit.elements / sharing;
+    // The optimizer takes only matrices: a piece for its fallback is a vector.
+    unit.piece = unit.key.isTaken
+                     ? RankedTensorType::get({own / kMomentBlock, kMomentBlock}, unit.key.element)
+                     : RankedTensorType::get({own}, unit.key.element);
+  }
+
+  // Declares the variables of a rank's piece of the unit.
+  void declare(Unit &unit) {
+    lm::VariableOp first = unit.members.front().parameter;
+    auto init = [&](lm::InitKind kind) { return lm::InitAttr::get(b.getContext(), kind); };
+    auto divided = [&](lm::VariableOp variable) {
+      variable.setShards(uint64_t(ranks));
+      variable.setGroups(uint64_t(unit.key.groups));
+      variable.setShardedAttr(shardedOf(unit, variable));
+    };
+    lm::VariableOp parameter =
+        declare(unit.name, Kind::Parameter, unit.piece, init(lm::InitKind::None), first);
+    parameter.setWeightDecay(unit.key.decays);
+    parameter.setGroupAttr(unit.key.group);
+    parameter.setBalancedAttr(unit.key.balanced);
+    parameter.setHidden(first.getHidden() && unit.key.isTaken);
+    divided(parameter);
+    divided(declare(lm::stateName(unit.name, Kind::Gradient), Kind::Gradient, unit.piece,
+                    init(lm::InitKind::Zeros), first, unit.name));
+    if (unit.key.hasCopy) {
+      Type compute = tensorTypeOf(unit.members.front().copy).getElementType();
+      divided(declare(lm::stateName(unit.name, Kind::ComputeCopy), Kind::ComputeCopy,
+                      unit.piece.clone(compute), lm::InitAttr::copyOf(b.getStringAttr(unit.name)),
+                      first, unit.name));
+    }
+  }
+
   lm::VariableOp declare(StringRef name, Kind kind, RankedTensorType type, lm::InitAttr init,
-                         lm::VariableOp before, StringRef parameter = "");
-  ArrayAttr shardedOf(const Unit &unit, lm::VariableOp variable);
-  void readWhole(Unit &unit);
-  void rename(lm::VariableOp gradient, const std::string &name);
-  void gather(func::FuncOp function, Unit &unit);
-  UnitGradients gradientsOf(const Unit &unit);
-  LogicalResult reduceEach(func::FuncOp micro, const Unit &unit, GradientReducer &reducer);
+                         lm::VariableOp before, StringRef parameter = "") {
+    b.setInsertionPoint(before);
+    auto variable =
+        lm::VariableOp::create(b, before.getLoc(), name, kind, type, init, false,
+                               parameter.empty() ? StringAttr() : b.getStringAttr(parameter));
+    symbols.insert(variable);
+    return variable;
+  }
+
+  // Lists the tensors of `variable`, the unit's parameter, gradient or compute copy, under the
+  // names that they have in the plan.
+  ArrayAttr shardedOf(const Unit &unit, lm::VariableOp variable) {
+    SmallVector<Attribute> tensors;
+    auto add = [&](StringAttr name, RankedTensorType type, int64_t offset, lm::InitAttr init,
+                   int64_t pitch = 0, DenseI64ArrayAttr columns = {}) {
+      if (variable.getKind() == Kind::ComputeCopy)
+        init = lm::InitAttr::copyOf(name);
+      else if (variable.getKind() != Kind::Parameter)
+        init = variable.getInit();
+      tensors.push_back(lm::ShardedAttr::get(
+          b.getContext(), b.getStringAttr(lm::stateName(name.getValue(), variable.getKind())),
+          type.clone(tensorTypeOf(variable).getElementType()), offset, init, pitch, columns));
+    };
+    auto addParts = [&](const Member &member, ArrayRef<Attribute> parts, int64_t offset) {
+      RankedTensorType type = tensorTypeOf(member.parameter);
+      for (Attribute each : parts) {
+        auto part = cast<lm::PartAttr>(each);
+        SmallVector<int64_t> shape(type.getShape());
+        shape[0] = part.getRows();
+        const int64_t elements = type.clone(shape).getNumElements();
+        const bool isPadded = part.getColumns() && part.getColumns() < shape[1];
+        const int64_t pitch = isPadded ? shape[1] : 0;
+        if (isPadded)
+          shape[1] = part.getColumns();
+        if (!part.getName().empty())
+          add(part.getName(), type.clone(shape), offset, part.getInit(), pitch);
+        offset += elements;
+      }
+    };
+    for (int64_t group = 0; group < unit.key.groups; ++group)
+      for (const Member &member : unit.members) {
+        lm::VariableOp parameter = member.parameter;
+        const int64_t offset = group * unit.elements + member.offset;
+        if (!parameter.getParts()) {
+          add(parameter.getSymNameAttr(), tensorTypeOf(parameter), offset, parameter.getInit(),
+              /*pitch=*/0, parameter.getColumnsAttr());
+          continue;
+        }
+        // Lists the experts of one group of ranks: each group has the same number of experts.
+        ArrayRef<Attribute> parts = parameter.getPartsAttr().getValue();
+        const size_t count = parts.size() / size_t(unit.key.groups);
+        addParts(member, parts.slice(size_t(group) * count, count), offset);
+      }
+    return b.getArrayAttr(tensors);
+  }
+
+  // Makes the functions read compute copies of whole weights, which lie in one storage per unit.
+  void readWhole(Unit &unit) {
+    const Member &first = unit.members.front();
+    lm::VariableOp read = first.copy ? first.copy : first.parameter;
+    auto none = lm::InitAttr::get(b.getContext(), lm::InitKind::None);
+    const std::string name = unit.name + ".whole";
+    lm::VariableOp storage =
+        declare(name, Kind::ComputeCopy,
+                RankedTensorType::get({unit.elements}, tensorTypeOf(read).getElementType()), none,
+                first.parameter);
+    storage.setAnonymous(true);
+    for (Member &member : unit.members) {
+      lm::VariableOp copy = member.copy;
+      if (!copy) {
+        copy = declare(lm::stateName(member.parameter.getSymName(), Kind::ComputeCopy),
+                       Kind::ComputeCopy, tensorTypeOf(member.parameter), none, member.parameter);
+        for (Operation *user : users.lookup(member.parameter.getSymName()))
+          if (auto load = dyn_cast<lm::LoadOp>(user))
+            load.setVariable(copy.getSymName());
+      }
+      copy.setInitAttr(none);
+      copy.setGroups(uint64_t(unit.key.groups));
+      copy.removeParameterAttr();
+      copy.setStorage(StringRef(name));
+      copy.setStorageOffset(uint64_t(member.offset));
+      member.copy = copy;
+    }
+  }
+
+  // Renames a gradient that only lm.accumulate ops use.
+  void rename(lm::VariableOp gradient, const std::string &name) {
+    for (Operation *user : users.lookup(gradient.getSymName()))
+      cast<lm::AccumulateOp>(user).setVariable(name);
+    symbols.remove(gradient);
+    gradient.setSymName(name);
+    gradient.removeParameterAttr();
+    symbols.insert(gradient);
+  }
+
+  // Replaces the loads of the unit's weights in `function` by parts of one all-gather before the
+  // first op that reads one of them.
+  void gather(func::FuncOp function, Unit &unit) {
+    SmallVector<std::pair<lm::LoadOp, const Member *>> loads;
+    Operation *first = nullptr;
+    llvm::StringMap<const Member *> members;
+    for (const Member &member : unit.members)
+      members[lm::VariableOp(member.copy ? member.copy : member.parameter).getSymName()] = &member;
+    for (auto load : function.getBody().front().getOps<lm::LoadOp>()) {
+      const Member *member = members.lookup(load.getVariable());
+      if (!member)
+        continue;
+      loads.push_back({load, member});
+      for (Operation *reader : load->getUsers())
+        if (!first || reader->isBeforeInBlock(first))
+          first = reader;
+    }
+    if (!first)
+      return;
+    auto mesh = symbols.lookup<dist::MeshOp>(kMesh);
+    const std::string source =
+        unit.key.hasCopy ? lm::stateName(unit.name, Kind::ComputeCopy) : unit.name;
+    auto variable = symbols.lookup<lm::VariableOp>(source);
+    b.setInsertionPoint(first);
+    Location loc = NameLoc::get(b.getStringAttr("weights/" + unit.name));
+    Value piece = lm::LoadOp::create(b, loc, variable.getType(), source);
+    Value whole = gatherPieces(b, loc, mesh, piece, unit.key.groups, unit.key.layer);
+    Value vector = reshape(b, loc, whole, {unit.elements});
+    for (auto [load, member] : loads) {
+      auto type = cast<RankedTensorType>(load.getType());
+      b.setInsertionPoint(first);
+      Value weight =
+          reshape(b, loc, sliceRows(b, loc, vector, member->offset, type.getNumElements()),
+                  type.getShape());
+      load.replaceAllUsesWith(weight);
+      load.erase();
+    }
+  }
+
+  UnitGradients gradientsOf(const Unit &unit) {
+    UnitGradients gradients;
+    for (Member member : unit.members) {
+      gradients.members.push_back(member.gradient.getSymName().str());
+      gradients.offsets.push_back(member.offset);
+    }
+    gradients.elements = unit.elements;
+    if (ranks > 1)
+      gradients.piece = lm::stateName(unit.name, Kind::Gradient);
+    gradients.layer = unit.key.layer;
+    gradients.counts = bool(unit.key.balanced);
+    gradients.groups = unit.key.groups;
+    return gradients;
+  }
+
+  // Sums the unit's gradients of one micro-step over ranks, once the last of them is complete.
+  LogicalResult reduceEach(func::FuncOp micro, const Unit &unit, GradientReducer &reducer) {
+    SmallVector<Value> values;
+    SmallVector<lm::AccumulateOp> accumulates;
+    Operation *last = nullptr;
+    for (const Member &member : unit.members) {
+      SmallVector<lm::AccumulateOp> contributions;
+      for (Operation *user : users.lookup(lm::VariableOp(member.gradient).getSymName()))
+        if (auto accumulate = dyn_cast<lm::AccumulateOp>(user))
+          contributions.push_back(accumulate);
+      if (contributions.empty())
+        return lm::VariableOp(member.gradient).emitError("gets no contribution in @micro");
+      llvm::sort(contributions,
+                 [](lm::AccumulateOp x, lm::AccumulateOp y) { return x->isBeforeInBlock(y); });
+      Value sum;
+      for (lm::AccumulateOp each : contributions) {
+        b.setInsertionPoint(each);
+        sum = sum ? lm::AddOp::create(b, each.getLoc(), sum, each.getValue(), each.getBackward(),
+                                      int64_t(each.getLayer()))
+                        .getResult()
+                  : each.getValue();
+        if (!last || last->isBeforeInBlock(each))
+          last = each;
+      }
+      values.push_back(sum);
+      accumulates.append(contributions);
+    }
+    b.setInsertionPointAfter(last);
+    const UnitGradients gradients = gradientsOf(unit);
+    SmallVector<Value> sums = reducer.reduce(b, gradients, values);
+    for (auto [index, sum] : llvm::enumerate(sums))
+      lm::AccumulateOp::create(b, sum.getLoc(), sum,
+                               gradients.piece.empty() ? gradients.members[index] : gradients.piece,
+                               /*backward=*/true, gradients.layer);
+    for (lm::AccumulateOp each : accumulates)
+      each.erase();
+    return success();
+  }
 
   ModuleOp module;
   SymbolTable symbols;
@@ -98,343 +420,6 @@ private:
   llvm::StringMap<SmallVector<Operation *>> users; // loads and accumulates, by variable
 };
 
-} // namespace
-
-// Returns the layer that reads `variable`, or -1 if other ops or several layers read it.
-int64_t Sharder::layerOf(lm::VariableOp variable) {
-  std::optional<int64_t> layer;
-  for (Operation *user : users.lookup(variable.getSymName())) {
-    auto load = dyn_cast<lm::LoadOp>(user);
-    if (!load)
-      continue;
-    for (Operation *reader : load->getUsers()) {
-      auto index = reader->getAttrOfType<IntegerAttr>(lm::kLayer);
-      if (!index || (layer && *layer != index.getInt()))
-        return -1;
-      layer = index.getInt();
-    }
-  }
-  return layer.value_or(-1);
-}
-
-void Sharder::formUnits() {
-  for (auto function : module.getOps<func::FuncOp>())
-    function.walk([&](Operation *op) {
-      if (auto load = dyn_cast<lm::LoadOp>(op))
-        users[load.getVariable()].push_back(op);
-      else if (auto accumulate = dyn_cast<lm::AccumulateOp>(op))
-        users[accumulate.getVariable()].push_back(op);
-    });
-  for (auto parameter : module.getOps<lm::VariableOp>()) {
-    lm::VariableOp gradient = parameter.getKind() == Kind::Parameter
-                                  ? state.find(parameter.getSymName(), Kind::Gradient)
-                                  : lm::VariableOp();
-    if (!gradient)
-      continue;
-    lm::VariableOp copy = state.find(parameter.getSymName(), Kind::ComputeCopy);
-    RankedTensorType type = tensorTypeOf(parameter);
-    UnitKey key{-1,
-                -1,
-                type.getRank() < 2,
-                bool(parameter.getWeightDecay()),
-                parameter.getGroupAttr(),
-                parameter.getBalancedAttr(),
-                facts->takes(lm::steppedParameter(parameter)),
-                bool(copy),
-                int64_t(parameter.getGroups()),
-                type.getElementType()};
-    if (!key.isVector) {
-      key.layer = layerOf(copy ? copy : parameter);
-      if (key.layer < 0)
-        key.alone = int64_t(units.size());
-    }
-    auto unit = llvm::find_if(units, [&](const Unit &each) { return each.key == key; });
-    if (unit == units.end())
-      unit = units.insert(units.end(), Unit{key, {}, 0, {}, {}});
-    unit->members.push_back({parameter, gradient, copy});
-  }
-}
-
-// Chooses the offsets of the unit's members, and the type of a piece.
-void Sharder::layOut(Unit &unit) {
-  // Each parameter begins at a moment block, as on a single rank. A block then has elements of only
-  // one parameter.
-  int64_t end = 0;
-  for (Member &member : unit.members) {
-    member.offset = end;
-    end += llvm::alignTo(tensorTypeOf(member.parameter).getNumElements(), kMomentBlock);
-  }
-  const int64_t sharing = ranks / unit.key.groups; // ranks that divide these elements
-  unit.elements = int64_t(llvm::alignTo(end, sharing * kMomentBlock));
-  const int64_t own = unit.elements / sharing;
-  // The optimizer takes only matrices: a piece for its fallback is a vector.
-  unit.piece = unit.key.isTaken
-                   ? RankedTensorType::get({own / kMomentBlock, kMomentBlock}, unit.key.element)
-                   : RankedTensorType::get({own}, unit.key.element);
-}
-
-lm::VariableOp Sharder::declare(StringRef name, Kind kind, RankedTensorType type, lm::InitAttr init,
-                                lm::VariableOp before, StringRef parameter) {
-  b.setInsertionPoint(before);
-  auto variable =
-      lm::VariableOp::create(b, before.getLoc(), name, kind, type, init, false,
-                             parameter.empty() ? StringAttr() : b.getStringAttr(parameter));
-  symbols.insert(variable);
-  return variable;
-}
-
-// Lists the tensors of `variable`, the unit's parameter, gradient or compute copy, under the names
-// that they have in the plan.
-ArrayAttr Sharder::shardedOf(const Unit &unit, lm::VariableOp variable) {
-  SmallVector<Attribute> tensors;
-  auto add = [&](StringAttr name, RankedTensorType type, int64_t offset, lm::InitAttr init,
-                 int64_t pitch = 0, DenseI64ArrayAttr columns = {}) {
-    if (variable.getKind() == Kind::ComputeCopy)
-      init = lm::InitAttr::copyOf(name);
-    else if (variable.getKind() != Kind::Parameter)
-      init = variable.getInit();
-    tensors.push_back(lm::ShardedAttr::get(
-        b.getContext(), b.getStringAttr(lm::stateName(name.getValue(), variable.getKind())),
-        type.clone(tensorTypeOf(variable).getElementType()), offset, init, pitch, columns));
-  };
-  auto addParts = [&](const Member &member, ArrayRef<Attribute> parts, int64_t offset) {
-    RankedTensorType type = tensorTypeOf(member.parameter);
-    for (Attribute each : parts) {
-      auto part = cast<lm::PartAttr>(each);
-      SmallVector<int64_t> shape(type.getShape());
-      shape[0] = part.getRows();
-      const int64_t elements = type.clone(shape).getNumElements();
-      const bool isPadded = part.getColumns() && part.getColumns() < shape[1];
-      const int64_t pitch = isPadded ? shape[1] : 0;
-      if (isPadded)
-        shape[1] = part.getColumns();
-      if (!part.getName().empty())
-        add(part.getName(), type.clone(shape), offset, part.getInit(), pitch);
-      offset += elements;
-    }
-  };
-  for (int64_t group = 0; group < unit.key.groups; ++group)
-    for (const Member &member : unit.members) {
-      lm::VariableOp parameter = member.parameter;
-      const int64_t offset = group * unit.elements + member.offset;
-      if (!parameter.getParts()) {
-        add(parameter.getSymNameAttr(), tensorTypeOf(parameter), offset, parameter.getInit(),
-            /*pitch=*/0, parameter.getColumnsAttr());
-        continue;
-      }
-      // Lists the experts of one group of ranks: each group has the same number of experts.
-      ArrayRef<Attribute> parts = parameter.getPartsAttr().getValue();
-      const size_t count = parts.size() / size_t(unit.key.groups);
-      addParts(member, parts.slice(size_t(group) * count, count), offset);
-    }
-  return b.getArrayAttr(tensors);
-}
-
-// Declares the variables of a rank's piece of the unit.
-void Sharder::declare(Unit &unit) {
-  lm::VariableOp first = unit.members.front().parameter;
-  auto init = [&](lm::InitKind kind) { return lm::InitAttr::get(b.getContext(), kind); };
-  auto divided = [&](lm::VariableOp variable) {
-    variable.setShards(uint64_t(ranks));
-    variable.setGroups(uint64_t(unit.key.groups));
-    variable.setShardedAttr(shardedOf(unit, variable));
-  };
-  lm::VariableOp parameter =
-      declare(unit.name, Kind::Parameter, unit.piece, init(lm::InitKind::None), first);
-  parameter.setWeightDecay(unit.key.decays);
-  parameter.setGroupAttr(unit.key.group);
-  parameter.setBalancedAttr(unit.key.balanced);
-  parameter.setHidden(first.getHidden() && unit.key.isTaken);
-  divided(parameter);
-  divided(declare(lm::stateName(unit.name, Kind::Gradient), Kind::Gradient, unit.piece,
-                  init(lm::InitKind::Zeros), first, unit.name));
-  if (unit.key.hasCopy) {
-    Type compute = tensorTypeOf(unit.members.front().copy).getElementType();
-    divided(declare(lm::stateName(unit.name, Kind::ComputeCopy), Kind::ComputeCopy,
-                    unit.piece.clone(compute), lm::InitAttr::copyOf(b.getStringAttr(unit.name)),
-                    first, unit.name));
-  }
-}
-
-// Makes the functions read compute copies of whole weights, which lie in one storage per unit.
-void Sharder::readWhole(Unit &unit) {
-  const Member &first = unit.members.front();
-  lm::VariableOp read = first.copy ? first.copy : first.parameter;
-  auto none = lm::InitAttr::get(b.getContext(), lm::InitKind::None);
-  const std::string name = unit.name + ".whole";
-  lm::VariableOp storage =
-      declare(name, Kind::ComputeCopy,
-              RankedTensorType::get({unit.elements}, tensorTypeOf(read).getElementType()), none,
-              first.parameter);
-  storage.setAnonymous(true);
-  for (Member &member : unit.members) {
-    lm::VariableOp copy = member.copy;
-    if (!copy) {
-      copy = declare(lm::stateName(member.parameter.getSymName(), Kind::ComputeCopy),
-                     Kind::ComputeCopy, tensorTypeOf(member.parameter), none, member.parameter);
-      for (Operation *user : users.lookup(member.parameter.getSymName()))
-        if (auto load = dyn_cast<lm::LoadOp>(user))
-          load.setVariable(copy.getSymName());
-    }
-    copy.setInitAttr(none);
-    copy.setGroups(uint64_t(unit.key.groups));
-    copy.removeParameterAttr();
-    copy.setStorage(StringRef(name));
-    copy.setStorageOffset(uint64_t(member.offset));
-    member.copy = copy;
-  }
-}
-
-// Renames a gradient that only lm.accumulate ops use.
-void Sharder::rename(lm::VariableOp gradient, const std::string &name) {
-  for (Operation *user : users.lookup(gradient.getSymName()))
-    cast<lm::AccumulateOp>(user).setVariable(name);
-  symbols.remove(gradient);
-  gradient.setSymName(name);
-  gradient.removeParameterAttr();
-  symbols.insert(gradient);
-}
-
-// Replaces the loads of the unit's weights in `function` by parts of one all-gather before the
-// first op that reads one of them.
-void Sharder::gather(func::FuncOp function, Unit &unit) {
-  SmallVector<std::pair<lm::LoadOp, const Member *>> loads;
-  Operation *first = nullptr;
-  llvm::StringMap<const Member *> members;
-  for (const Member &member : unit.members)
-    members[lm::VariableOp(member.copy ? member.copy : member.parameter).getSymName()] = &member;
-  for (auto load : function.getBody().front().getOps<lm::LoadOp>()) {
-    const Member *member = members.lookup(load.getVariable());
-    if (!member)
-      continue;
-    loads.push_back({load, member});
-    for (Operation *reader : load->getUsers())
-      if (!first || reader->isBeforeInBlock(first))
-        first = reader;
-  }
-  if (!first)
-    return;
-  auto mesh = symbols.lookup<dist::MeshOp>(kMesh);
-  const std::string source =
-      unit.key.hasCopy ? lm::stateName(unit.name, Kind::ComputeCopy) : unit.name;
-  auto variable = symbols.lookup<lm::VariableOp>(source);
-  b.setInsertionPoint(first);
-  Location loc = NameLoc::get(b.getStringAttr("weights/" + unit.name));
-  Value piece = lm::LoadOp::create(b, loc, variable.getType(), source);
-  Value whole = gatherPieces(b, loc, mesh, piece, unit.key.groups, unit.key.layer);
-  Value vector = reshape(b, loc, whole, {unit.elements});
-  for (auto [load, member] : loads) {
-    auto type = cast<RankedTensorType>(load.getType());
-    b.setInsertionPoint(first);
-    Value weight = reshape(b, loc, sliceRows(b, loc, vector, member->offset, type.getNumElements()),
-                           type.getShape());
-    load.replaceAllUsesWith(weight);
-    load.erase();
-  }
-}
-
-UnitGradients Sharder::gradientsOf(const Unit &unit) {
-  UnitGradients gradients;
-  for (Member member : unit.members) {
-    gradients.members.push_back(member.gradient.getSymName().str());
-    gradients.offsets.push_back(member.offset);
-  }
-  gradients.elements = unit.elements;
-  if (ranks > 1)
-    gradients.piece = lm::stateName(unit.name, Kind::Gradient);
-  gradients.layer = unit.key.layer;
-  gradients.counts = bool(unit.key.balanced);
-  gradients.groups = unit.key.groups;
-  return gradients;
-}
-
-// Sums the unit's gradients of one micro-step over ranks, as soon as the last of them is complete.
-LogicalResult Sharder::reduceEach(func::FuncOp micro, const Unit &unit, GradientReducer &reducer) {
-  SmallVector<Value> values;
-  SmallVector<lm::AccumulateOp> accumulates;
-  Operation *last = nullptr;
-  for (const Member &member : unit.members) {
-    SmallVector<lm::AccumulateOp> contributions;
-    for (Operation *user : users.lookup(lm::VariableOp(member.gradient).getSymName()))
-      if (auto accumulate = dyn_cast<lm::AccumulateOp>(user))
-        contributions.push_back(accumulate);
-    if (contributions.empty())
-      return lm::VariableOp(member.gradient).emitError("gets no contribution in @micro");
-    llvm::sort(contributions,
-               [](lm::AccumulateOp x, lm::AccumulateOp y) { return x->isBeforeInBlock(y); });
-    Value sum;
-    for (lm::AccumulateOp each : contributions) {
-      b.setInsertionPoint(each);
-      sum = sum ? lm::AddOp::create(b, each.getLoc(), sum, each.getValue(), each.getBackward(),
-                                    int64_t(each.getLayer()))
-                      .getResult()
-                : each.getValue();
-      if (!last || last->isBeforeInBlock(each))
-        last = each;
-    }
-    values.push_back(sum);
-    accumulates.append(contributions);
-  }
-  b.setInsertionPointAfter(last);
-  const UnitGradients gradients = gradientsOf(unit);
-  SmallVector<Value> sums = reducer.reduce(b, gradients, values);
-  for (auto [index, sum] : llvm::enumerate(sums))
-    lm::AccumulateOp::create(b, sum.getLoc(), sum,
-                             gradients.piece.empty() ? gradients.members[index] : gradients.piece,
-                             /*backward=*/true, gradients.layer);
-  for (lm::AccumulateOp each : accumulates)
-    each.erase();
-  return success();
-}
-
-LogicalResult Sharder::run() {
-  auto micro = symbols.lookup<func::FuncOp>(names::kMicro);
-  if (!micro)
-    return module.emitOpError("has no @micro; run lm-autodiff first");
-  formUnits();
-  for (auto [number, unit] : llvm::enumerate(units)) {
-    unit.name = ("unit." + Twine(number)).str();
-    layOut(unit);
-    if (ranks == 1)
-      continue;
-    declare(unit);
-    if (!dividesWeights(unit))
-      readWhole(unit);
-    else
-      for (auto function : module.getOps<func::FuncOp>())
-        if (!function.isPrivate() && !function.isExternal())
-          gather(function, unit);
-  }
-  if (reducesEach) {
-    GradientReducer reducer(module, payload);
-    for (const Unit &unit : units)
-      if (failed(reduceEach(micro, unit, reducer)))
-        return failure();
-  } else {
-    SmallVector<Attribute> left;
-    for (const Unit &unit : units) {
-      // The reduced gradients keep the original names.
-      if (ranks > 1)
-        for (Member member : unit.members)
-          rename(member.gradient, (member.gradient.getSymName() + ".local").str());
-      left.push_back(gradientsOf(unit).toAttribute(b));
-    }
-    module->setAttr(kUnitsToReduce, b.getArrayAttr(left));
-  }
-  if (ranks == 1)
-    return success();
-  for (Unit &unit : units)
-    for (Member &member : unit.members) {
-      if (reducesEach)
-        member.gradient.erase();
-      if (dividesWeights(unit) && member.copy)
-        member.copy.erase();
-      member.parameter.erase();
-    }
-  return success();
-}
-
-namespace {
 struct ShardStatePass : lmc::impl::ShardStatePassBase<ShardStatePass> {
   using ShardStatePassBase::ShardStatePassBase;
 
