@@ -38,7 +38,7 @@ SIGNAL_FILES = ("ground/support/Signals.cpp", "tools/lmc-run/launch/ChildSignals
 # run starts threads that read it.
 PROCESS = re.compile(r"\bv?fork\(|\bclone\(|\b(?:un)?setenv\(|\bputenv\(|\bsetlocale\(|locale::global"
                      r"|\bstrto[df]\(|\bstrtold\(|\bsto[df]\(|\bstold\(|\bato[f]\(")
-PROCESS_FILES = ("tools/lmc-run/end/Supervise.cpp", "tools/lmc-run/launch/LocalLaunch.cpp", "tools/lmc-run/main.cpp",
+PROCESS_FILES = ("tools/lmc-run/end/Supervise.cpp", "tools/lmc-run/launch/Launch.cpp", "tools/lmc-run/main.cpp",
                  "runtime/comm/GlooWorld.cpp")
 
 # LMC_TRY by hand: what is tested, and the error that is returned, are of one value.

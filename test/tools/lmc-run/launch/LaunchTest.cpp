@@ -1,4 +1,4 @@
-#include "tools/lmc-run/launch/LocalLaunch.h"
+#include "tools/lmc-run/launch/Launch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
