@@ -82,3 +82,11 @@ private:
 #define LMC_LET(name, ...)                                                                         \
   auto name = (__VA_ARGS__);                                                                       \
   LMC_TRY(name)
+
+// Assigns the value of an expression, a Result, to `place`. If the Result holds an Error, returns
+// the Error from the enclosing function.
+#define LMC_SET(place, ...)                                                                        \
+  do {                                                                                             \
+    LMC_LET(lmcSetResult, __VA_ARGS__);                                                            \
+    place = std::move(*lmcSetResult);                                                              \
+  } while (false)

@@ -193,8 +193,7 @@ static Result<uint64_t> bytesNeeded(const std::string &partial,
                                     const std::vector<CheckpointFile> &files) {
   uint64_t needed = 2 * kFileOverheadBytes; // overheads of the folder and of state.json
   for (const CheckpointFile &file : files) {
-    Result<uint64_t> bytes = safeTensorsBytes(partial + "/" + file.name, file.tensors, {});
-    LMC_TRY(bytes);
+    LMC_LET(bytes, safeTensorsBytes(partial + "/" + file.name, file.tensors, {}));
     needed += *bytes + kFileOverheadBytes;
   }
   return needed;

@@ -58,8 +58,7 @@ Result<void> addTokenizer(const RunIdentity &run, const std::string &tokenizer,
     place = tokenizerOf(trained.front().path).value_or("");
   if (place.empty())
     return {};
-  LMC_LET(files, tokenizerFiles(place));
-  options.files = std::move(*files);
+  LMC_SET(options.files, tokenizerFiles(place));
   return {};
 }
 

@@ -209,10 +209,8 @@ Result<void> writeSafeTensorsTogether(Communicator &group, const std::string &pa
     LMC_LET(header, allSucceed(group, headerText(path, tensors, metadata)));
     LMC_TRY(allSucceed(group, first ? createSized(path, *header, tensors) : Result<void>()));
     LMC_TRY(allSucceed(group, writeParts(path, header->size(), tensors, parts, fetch)));
-    if (digest) {
-      LMC_LET(written, digestTogether(path, group));
-      *digest = *written;
-    }
+    if (digest)
+      LMC_SET(*digest, digestTogether(path, group));
     return {};
   };
   Result<void> written = write();

@@ -57,10 +57,8 @@ public:
     launch.localRank = static_cast<int>(local->value_or(0));
     if (launch.size == 1)
       return launch;
-    LMC_LET(address, findAddress(launcher, launch));
-    launch.address = *address;
-    LMC_LET(port, findPort(launcher));
-    launch.port = *port;
+    LMC_SET(launch.address, findAddress(launcher, launch));
+    LMC_SET(launch.port, findPort(launcher));
     return launch;
   }
 

@@ -368,15 +368,13 @@ Result<FileFingerprint> TokenFile::fingerprint() const {
                          .tokens = tokens,
                          .tokenizer = tokenizerHash};
   if (index) {
-    LMC_LET(hash, index->hash());
-    result.headerHash = *hash;
+    LMC_SET(result.headerHash, index->hash());
   } else if (payload > 0) {
     std::vector<unsigned char> header(payload);
     LMC_TRY(file.read(0, header.size(), header.data()));
     result.headerHash = XXH64(header.data(), header.size(), 0);
   }
-  LMC_LET(sample, file.sampleHash(payload, payload + tokens * tokenBytes()));
-  result.sampleHash = *sample;
+  LMC_SET(result.sampleHash, file.sampleHash(payload, payload + tokens * tokenBytes()));
   return result;
 }
 

@@ -188,9 +188,8 @@ Result<std::unique_ptr<PlanFile>> openRecordedPlan(const std::string &folder,
                                                    std::optional<uint64_t> step) {
   std::string hash;
   if (step) {
-    auto state = readCheckpointState(fmt::format("{}/checkpoints/{}", folder, *step),
-                                     /*verifyChecksums=*/false);
-    LMC_TRY(state);
+    LMC_LET(state, readCheckpointState(fmt::format("{}/checkpoints/{}", folder, *step),
+                                       /*verifyChecksums=*/false));
     hash = state->run.value("planHash", "");
   } else {
     if (!exists(identityPath(folder)))

@@ -33,10 +33,8 @@ Result<std::unique_ptr<Snapshot>> Snapshot::make(const PlanFile &plan, Device &d
   if (const cpu::FreeMemory free = cpu::freeMemory(); free.bytes < onHost)
     return userError("copies of the state need {} of the host's memory, of which {} are free ({})",
                      formatBytes(onHost), formatBytes(free.bytes), free.source);
-  LMC_LET(buffer, device.hostBuffer(bytes));
-  snapshot->buffer = std::move(*buffer);
-  LMC_LET(mark, device.makeMark());
-  snapshot->taken = std::move(*mark);
+  LMC_SET(snapshot->buffer, device.hostBuffer(bytes));
+  LMC_SET(snapshot->taken, device.makeMark());
   return snapshot;
 }
 

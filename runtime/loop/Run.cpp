@@ -228,8 +228,7 @@ static Result<void> useRecord(Start &start, const RunIdentity &recorded,
 static Result<Start> chooseStart(const RunOptions &options, RunDirectory *directory, Damage &damage,
                                  Console &console) {
   Start start;
-  LMC_LET(checkpoint, findCheckpoint(options, damage, console));
-  start.checkpoint = *checkpoint;
+  LMC_SET(start.checkpoint, findCheckpoint(options, damage, console));
   std::optional<RunIdentity> recorded;
   // A rollback keeps changes that were declared after its checkpoint; a rewind undoes them.
   if (directory && (!options.rewind || !options.rollbacks.empty())) {
@@ -252,8 +251,7 @@ static Result<Start> chooseStart(const RunOptions &options, RunDirectory *direct
       start.checkpoint = recorded->startedFrom;
   }
   if (start.checkpoint) {
-    LMC_LET(state, readCheckpointState(*start.checkpoint, /*verifyChecksums=*/false));
-    start.state = std::move(*state);
+    LMC_SET(start.state, readCheckpointState(*start.checkpoint, /*verifyChecksums=*/false));
     start.forked = !isOf(*start.checkpoint, options.out);
     try {
       start.saved = runIdentityFromJson(start.state.run);
@@ -527,10 +525,8 @@ static Result<std::vector<PhaseData>> openPhases(const PlanFile &job,
           (*other.session->plan)->batch()->sequence_length() ==
               (*entry.session->plan)->batch()->sequence_length())
         entry.data = other.data;
-    if (training && !entry.data) {
-      LMC_LET(source, entry.session->openTrainData());
-      entry.data = std::move(*source);
-    }
+    if (training && !entry.data)
+      LMC_SET(entry.data, entry.session->openTrainData());
     opened.push_back(std::move(entry));
   }
   return opened;
@@ -620,8 +616,7 @@ static Result<Prepared> prepare(RunDirectory *directory, const Run &run, bool ru
     if (!goesOn)
       warnOfData(phases, identity, repeats, console);
   }
-  LMC_LET(changes, checkIdentity(*start, options, identity, training));
-  prepared.changes = std::move(*changes);
+  LMC_SET(prepared.changes, checkIdentity(*start, options, identity, training));
   std::vector<uint64_t> starts;
   if (training)
     starts.resize(phases[*current].data->sources().size());
@@ -644,10 +639,8 @@ static Result<Prepared> prepare(RunDirectory *directory, const Run &run, bool ru
     prepared.data = std::move(phases[*current].data);
     prepared.data->startAt(legs.front().starts);
   }
-  if (training && !options.rewind) {
-    LMC_LET(damaged, checkNothingLater(options.out, session.progress.step, damage.found));
-    prepared.damaged = std::move(*damaged);
-  }
+  if (training && !options.rewind)
+    LMC_SET(prepared.damaged, checkNothingLater(options.out, session.progress.step, damage.found));
   prepared.start = std::move(*start);
   prepared.session = std::move(phases[*current].session);
   prepared.totalSteps = totalSteps;

@@ -85,8 +85,7 @@ SaveWriter::~SaveWriter() {
 }
 
 Result<void> SaveWriter::allocate() {
-  LMC_LET(made, allSucceed(world.all(), Snapshot::make(plan, device, world)));
-  snapshot = std::move(*made);
+  LMC_SET(snapshot, allSucceed(world.all(), Snapshot::make(plan, device, world)));
   return {};
 }
 

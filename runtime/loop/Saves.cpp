@@ -51,9 +51,8 @@ Result<void> Saves::openUpdates() {
   const std::string path = run.directory.path() + "/updates.jsonl";
   if (!run.isFirstRank() || !(writer.hasSnapshot() || std::filesystem::exists(path)))
     return {};
-  auto opened = LineFile::openAfter(path, static_cast<int64_t>(run.session.progress.step),
-                                    [&] { return run.directory.undone(); });
-  LMC_TRY(opened);
+  LMC_LET(opened, LineFile::openAfter(path, static_cast<int64_t>(run.session.progress.step),
+                                      [&] { return run.directory.undone(); }));
   updates.emplace(std::move(*opened));
   return {};
 }

@@ -46,24 +46,20 @@ Result<void> Trainer::prepare() {
   for (size_t i = 0; i < evaluators->size(); ++i)
     validations.push_back({&run.session.settings.validations[i], std::move((*evaluators)[i]), {}});
   LMC_TRY(allSucceed(run.ranks(), openMetrics()));
-  LMC_LET(opened, TextGeneration::open(run.session, *data, run.directory, run.console, run.log,
-                                       run.observer));
-  generation = std::move(*opened);
+  LMC_SET(generation, TextGeneration::open(run.session, *data, run.directory, run.console, run.log,
+                                           run.observer));
   LMC_TRY(openWatches());
   LMC_TRY(saves.prepare());
   for (int i = 0; i < kEnds; ++i) {
     LMC_LET(mark, run.session.device->makeMark());
     ends.push_back(std::move(*mark));
   }
-  LMC_LET(mark, run.session.device->makeMark());
-  start = std::move(*mark);
+  LMC_SET(start, run.session.device->makeMark());
   return {};
 }
 
 Result<void> Trainer::openWatches() {
-  auto opened = Watches::open({run.session, run.directory.path(), run.totalSteps});
-  LMC_TRY(opened);
-  watches = std::move(*opened);
+  LMC_SET(watches, Watches::open({run.session, run.directory.path(), run.totalSteps}));
   auto &extra = run.session.progress.extra;
   const auto former = extra.find(kPhase);
   bool isChanged = former != extra.end() && former->second != run.phase.name;
@@ -363,11 +359,10 @@ Result<void> Trainer::validate(StepRecord &record) {
     auto start = std::chrono::steady_clock::now();
     run.session.device->setPurpose(fmt::format("validation after step {}", record.step));
     bool isLate = false;
-    auto evaluation = validation.evaluator->evaluate([&] {
+    LMC_LET(evaluation, validation.evaluator->evaluate([&] {
       isLate = run.isFirstRank() && run.time.mustSave(saves.writingSeconds());
       return run.stop.requested() || isLate;
-    });
-    LMC_TRY(evaluation);
+    }));
     const double seconds = secondsSince(start);
     record.validationSeconds += seconds;
     if (!evaluation->complete) {
@@ -401,11 +396,10 @@ Result<void> Trainer::generateText(StepRecord &record) {
   run.progress().enter(Activity::Generating, step);
   const auto start = std::chrono::steady_clock::now();
   bool isLate = false;
-  const auto whole = generation->generate(step, [&] {
+  LMC_LET(whole, generation->generate(step, [&] {
     isLate = run.isFirstRank() && run.time.mustSave(saves.writingSeconds());
     return run.stop.requested() || isLate;
-  });
-  LMC_TRY(whole);
+  }));
   const double seconds = secondsSince(start);
   record.validationSeconds += seconds;
   if (*whole) {

@@ -87,8 +87,7 @@ Result<TrainSettings> TrainSettings::make(const RunSettings &from, const PlanFil
   if (phase)
     LMC_TRY(enterPhase(from, *phase, settings));
   settings.checkpointInterval = config.checkpoint.interval;
-  LMC_LET(skipSteps, readStepRanges(config.guard.skipSteps));
-  settings.skipSteps = std::move(*skipSteps);
+  LMC_SET(settings.skipSteps, readStepRanges(config.guard.skipSteps));
   return settings;
 }
 

@@ -53,9 +53,8 @@ Result<std::unique_ptr<Inputs>> Inputs::open(const PlanFile &plan, Device &devic
   for (size_t i = 0; i < kNames.size(); ++i) {
     if (i >= kRequired && plan.findVariable(kNames[i]) < 0)
       continue;
-    LMC_LET(place, placeOfInput(plan, kNames[i]));
-    places[i] = *place;
-    bytes += place->bytes;
+    LMC_SET(places[i], placeOfInput(plan, kNames[i]));
+    bytes += places[i]->bytes;
   }
   LMC_LET(ring, BufferRing::make(device, kAhead, bytes));
   std::unique_ptr<Inputs> opened(new Inputs(device, std::move(*ring)));

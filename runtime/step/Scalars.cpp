@@ -130,10 +130,8 @@ Result<void> Scalars::setSettings(const SettingTable &settings) {
       LMC_LET(value, settings.number(place.setting));
       set(place, *value);
     }
-    if (!place.group.empty()) {
-      LMC_LET(factor, settings.number(names::groupSetting(place.group, "lr_mult")));
-      place.factor = *factor;
-    }
+    if (!place.group.empty())
+      LMC_SET(place.factor, settings.number(names::groupSetting(place.group, "lr_mult")));
   }
   return {};
 }

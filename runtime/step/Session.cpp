@@ -40,8 +40,7 @@ Result<std::unique_ptr<Session>> Session::open(const PlanFile &job, size_t phase
     if (phase + 1 == job.phases().size() && end > own->firstStep)
       own->steps = end - own->firstStep;
   }
-  LMC_LET(settings, TrainSettings::make(*read, own ? &*own : nullptr));
-  session->settings = std::move(*settings);
+  LMC_SET(session->settings, TrainSettings::make(*read, own ? &*own : nullptr));
   session->settingTable = std::move(read->table);
   const double stepSeconds = plan::predictedStepSeconds(*plan);
   session->settings.checkpointInterval =
@@ -193,16 +192,14 @@ Result<void> Session::startDevice(const RunOptions &options, int share,
     gemms->readRun(gemmPath(std::filesystem::path(*checkpoint).parent_path().parent_path()));
   if (!options.out.empty())
     gemms->readRun(gemmPath(options.out));
-  auto opened = openDevice(*plan, {.threads = threads,
-                                   .world = &world,
-                                   .index = options.device,
-                                   .localRank = world.rank() % int((*plan)->devices_per_node()),
-                                   .gemms = gemms.get(),
-                                   .hostCollectives = options.collectives == "host",
-                                   .graphs = !options.noGraphs,
-                                   .checkEveryCommand = options.checkCommands});
-  LMC_TRY(opened);
-  device = std::move(*opened);
+  LMC_SET(device, openDevice(*plan, {.threads = threads,
+                                     .world = &world,
+                                     .index = options.device,
+                                     .localRank = world.rank() % int((*plan)->devices_per_node()),
+                                     .gemms = gemms.get(),
+                                     .hostCollectives = options.collectives == "host",
+                                     .graphs = !options.noGraphs,
+                                     .checkEveryCommand = options.checkCommands}));
   LMC_TRY(device->load(*plan));
   uint64_t planned = plannedBytes(**plan), allocated = device->allocatedBytes();
   if (allocated != planned)
@@ -225,18 +222,13 @@ Result<void> Session::startDevice(const RunOptions &options, int share,
     trace = std::make_unique<StepTrace>(*plan, deviceInfo.name, options.trace,
                                         static_cast<uint64_t>(options.traceSteps));
   FunctionObserver *observer = trace.get();
-  if (makeObserver) {
-    LMC_LET(made, makeObserver(*plan, deviceInfo));
-    observer = *made;
-  }
-  LMC_LET(recorded, Functions::record(*plan, *device, options.profile.empty() ? nullptr : &profile,
-                                      observer));
-  functions = std::move(*recorded);
+  if (makeObserver)
+    LMC_SET(observer, makeObserver(*plan, deviceInfo));
+  LMC_SET(functions, Functions::record(*plan, *device, options.profile.empty() ? nullptr : &profile,
+                                       observer));
   gemms->writeCache(cache);
-  LMC_LET(madeInputs, Inputs::open(*plan, *device));
-  inputs = std::move(*madeInputs);
-  LMC_LET(madeScalars, Scalars::open(*plan, *device));
-  scalars = std::move(*madeScalars);
+  LMC_SET(inputs, Inputs::open(*plan, *device));
+  LMC_SET(scalars, Scalars::open(*plan, *device));
   scalars->setStepValue(
       plan::StepValue::ShardRank,
       static_cast<double>(static_cast<uint64_t>(world.rank()) % (*plan)->shard_ranks()));

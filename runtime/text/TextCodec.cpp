@@ -35,17 +35,14 @@ Result<TextCodec> TextCodec::open(const std::string &tokens, DataFormat format,
   codec.end = file.endOfDocument() >= 0 ? file.endOfDocument() : endOfDocument;
   if (const auto folder = tokenizerOf(tokens)) {
     LMC_LET(path, tokenizerFile(*folder));
-    LMC_LET(tokenizer, Tokenizer::open(*path));
-    codec.tokenizer = std::move(*tokenizer);
-    LMC_LET(encoders, codec.tokenizer->encoders(1, SpecialTokens::Text));
-    codec.encoders = std::move(*encoders);
+    LMC_SET(codec.tokenizer, Tokenizer::open(*path));
+    LMC_SET(codec.encoders, codec.tokenizer->encoders(1, SpecialTokens::Text));
   } else if (file.tokenizer() != kBytesAsTokens) {
     return userError("{}: no tokenizer is known, so that no text can be generated; put the files "
                      "of the tokenizer into {}, or leave out generation.prompts",
                      tokens, tokenizerFolder(tokens));
   }
-  LMC_LET(before, idsBefore(file, codec.tokenizer.get(), codec.end));
-  codec.first = std::move(*before);
+  LMC_SET(codec.first, idsBefore(file, codec.tokenizer.get(), codec.end));
   return codec;
 }
 
@@ -82,9 +79,8 @@ Result<std::string> TextCodec::decode(std::span<const int32_t> before,
   // Decodes together with `before`, because a tokenizer may drop a space at the start of a text.
   std::vector<int32_t> all(before.begin(), before.end());
   all.insert(all.end(), ids.begin(), ids.end());
-  auto start = textOf(before), whole = textOf(all);
-  LMC_TRY(start);
-  LMC_TRY(whole);
+  LMC_LET(start, textOf(before));
+  LMC_LET(whole, textOf(all));
   if (whole->starts_with(*start))
     return whole->substr(start->size());
   return textOf(ids);

@@ -56,12 +56,10 @@ Result<void> TextGeneration::readPromptsOf(const DataSource &data) {
   std::filesystem::path path = settings.prompts;
   if (path.is_relative() && plan.config_directory())
     path = std::filesystem::path(plan.config_directory()->str()) / path;
-  LMC_LET(prompts, readPrompts(path.string()));
-  texts = std::move(*prompts);
+  LMC_SET(texts, readPrompts(path.string()));
   LMC_LET(format, parseDataFormat(session.settings.config.data.format));
-  LMC_LET(opened, TextCodec::open(data.sources().front().paths.front(), *format,
-                                  session.settings.config.data.endOfDocument));
-  codec.emplace(std::move(*opened));
+  LMC_SET(codec, TextCodec::open(data.sources().front().paths.front(), *format,
+                                 session.settings.config.data.endOfDocument));
   endOfDocument = codec->endOfDocument();
   const auto vocabulary = static_cast<int64_t>(plan.model()->vocab_size());
   const uint64_t length = plan.batch()->sequence_length();
@@ -97,18 +95,17 @@ TextGeneration::open(Session &session, const DataSource &data, RunDirectory &dir
   if (session.settings.config.generation.prompts.empty())
     return std::unique_ptr<TextGeneration>();
   std::unique_ptr<TextGeneration> made(new TextGeneration(session, console, log, observer));
-  LMC_LET(generator, allSucceed(session.world.all(),
-                                Generator::open(*session.plan, *session.device, *session.functions,
-                                                *session.inputs, session.world)));
-  made->generator = std::move(*generator);
+  LMC_SET(made->generator,
+          allSucceed(session.world.all(),
+                     Generator::open(*session.plan, *session.device, *session.functions,
+                                     *session.inputs, session.world)));
   auto read = [&]() -> Result<void> {
     if (session.world.rank() != 0)
       return {};
     LMC_TRY(made->readPromptsOf(data));
-    auto file = LineFile::openAfter(directory.path() + "/generated.jsonl",
-                                    static_cast<int64_t>(session.progress.step),
-                                    [&] { return directory.undone(); });
-    LMC_TRY(file);
+    LMC_LET(file, LineFile::openAfter(directory.path() + "/generated.jsonl",
+                                      static_cast<int64_t>(session.progress.step),
+                                      [&] { return directory.undone(); }));
     made->file.emplace(std::move(*file));
     return {};
   };
@@ -121,14 +118,13 @@ Result<bool> TextGeneration::generate(uint64_t step, const std::function<bool()>
   const auto start = std::chrono::steady_clock::now();
   const GenerationConfig &settings = session.settings.config.generation;
   session.device->setPurpose(fmt::format("generation after step {}", step));
-  auto all = generator->generate(ids,
-                                 {.sampling = {settings.temperature, settings.topP},
-                                  .maxNewTokens = static_cast<uint64_t>(settings.maxNewTokens),
-                                  .seed = session.settings.config.training.seed,
-                                  .step = step,
-                                  .endOfDocument = endOfDocument},
-                                 stopRequested);
-  LMC_TRY(all);
+  LMC_LET(all, generator->generate(ids,
+                                   {.sampling = {settings.temperature, settings.topP},
+                                    .maxNewTokens = static_cast<uint64_t>(settings.maxNewTokens),
+                                    .seed = session.settings.config.training.seed,
+                                    .step = step,
+                                    .endOfDocument = endOfDocument},
+                                   stopRequested));
   if (!*all)
     return false;
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;

@@ -181,12 +181,10 @@ Result<bool> WeightComparison::isRoundedMaster(const Weight &weight) {
       count = std::min({count, master.part(first, master.count - done).run().count,
                         copy.part(first, copy.count - done).run().count});
     const HeldPart a = master.part(first, count), b = copy.part(first, count);
-    auto ofMaster = rangeInSlice(&*plan, static_cast<int>(weight.master->slice()),
-                                 count * masterWidth, a.at * masterWidth);
-    auto ofCopy = rangeInSlice(&*plan, static_cast<int>(weight.variable->slice()),
-                               count * copyWidth, b.at * copyWidth);
-    LMC_TRY(ofMaster);
-    LMC_TRY(ofCopy);
+    LMC_LET(ofMaster, rangeInSlice(&*plan, static_cast<int>(weight.master->slice()),
+                                   count * masterWidth, a.at * masterWidth));
+    LMC_LET(ofCopy, rangeInSlice(&*plan, static_cast<int>(weight.variable->slice()),
+                                 count * copyWidth, b.at * copyWidth));
     pieces.push_back({{*ofMaster, *ofCopy}, [=, &equal](const std::vector<const char *> &data) {
                         equal = equal && isRounded(from, data[0], to, data[1], count);
                       }});
@@ -242,10 +240,8 @@ void WeightComparison::addDifferences(const std::vector<uint64_t> &hashes,
 Result<std::vector<WeightDifference>> WeightComparison::compare() {
   std::vector<uint64_t> hashes(weights.size()), wrong(weights.size());
   for (size_t w = 0; w < weights.size(); ++w) {
-    if (weights[w].isReplicated) {
-      LMC_LET(hash, hashOf(*weights[w].variable));
-      hashes[w] = *hash;
-    }
+    if (weights[w].isReplicated)
+      LMC_SET(hashes[w], hashOf(*weights[w].variable));
     if (weights[w].master) {
       LMC_LET(rounded, isRoundedMaster(weights[w]));
       wrong[w] = *rounded ? 0 : 1;

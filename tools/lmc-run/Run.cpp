@@ -25,8 +25,7 @@ static Result<ExitCode> evaluate(Session &session, const ProgramOptions &options
   nlohmann::ordered_json json;
   json["step"] = session.progress.step;
   for (size_t i = 0; i < sets.size(); ++i) {
-    auto evaluation = (*evaluators)[i]->evaluate([] { return false; });
-    LMC_TRY(evaluation);
+    LMC_LET(evaluation, (*evaluators)[i]->evaluate([] { return false; }));
     const std::string &name = sets[i].name;
     addValidation({name, evaluation->loss, evaluation->bitsPerByte}, json);
     (name.empty() ? json["validation_tokens"] : json["validation"][name]["tokens"]) =
@@ -63,8 +62,7 @@ static Result<ExitCode> measure(const Run &run, const ProgramOptions &options) {
   if (options.recordsCommands())
     measurement.observer = [&](const PlanFile &plan,
                                const DeviceInfo &device) -> Result<FunctionObserver *> {
-      LMC_LET(opened, openRecord(options, plan, device, run.world));
-      record = std::move(*opened);
+      LMC_SET(record, openRecord(options, plan, device, run.world));
       return record.get();
     };
   measurement.use = [&](Session &session, Console &console) -> Result<ExitCode> {

@@ -298,8 +298,7 @@ int main(int argc, char **argv) {
   }
   auto start = [&]() -> Result<int> {
     LMC_TRY(check(options, other));
-    LMC_LET(limit, timeLimit(options, other));
-    options.timeLimit = *limit;
+    LMC_SET(options.timeLimit, timeLimit(options, other));
     if (other.restarts > 0)
       return superviseHere(other.restarts, argc, argv, options);
     if (other.nproc > 1)
@@ -308,8 +307,7 @@ int main(int argc, char **argv) {
     ::unsetenv(kTimeLimitVariable);
     ::unsetenv(kRestartVariable);
     startSignalThread(); // only now: a launcher forks, and must have one thread
-    const auto result = run(options);
-    LMC_TRY(result);
+    LMC_LET(result, run(options));
     return static_cast<int>(*result);
   };
   const Result<int> result = start();

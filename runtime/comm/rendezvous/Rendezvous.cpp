@@ -89,11 +89,9 @@ Result<void> Rendezvous::connect() {
     from = own->address;
   }
   if (options.rank == 0) {
-    LMC_LET(started, RendezvousHub::start(options, from.empty() ? options.address : from));
-    hub = std::move(*started);
+    LMC_SET(hub, RendezvousHub::start(options, from.empty() ? options.address : from));
     address = hub->address();
-    LMC_LET(own, hub->connectOwnRank());
-    socket = std::move(*own);
+    LMC_SET(socket, hub->connectOwnRank());
     return {};
   }
   const Deadline deadline = std::chrono::steady_clock::now() + options.join;

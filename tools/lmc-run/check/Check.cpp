@@ -84,9 +84,8 @@ public:
     if (*stopped)
       return ExitCode::Interrupted;
     if (start && !findings.has(Severity::Error) && start->step < start->totalSteps) {
-      const Result<ExitCode> tried = runTrial(nearestFolder(options.out), startOfTrial(),
-                                              disk.exports > 0, whole, findings, figures);
-      LMC_TRY(tried);
+      LMC_LET(tried, runTrial(nearestFolder(options.out), startOfTrial(), disk.exports > 0, whole,
+                              findings, figures));
       if (*tried == ExitCode::Interrupted)
         return *tried;
       LMC_TRY(findings.share(world.all()));

@@ -36,8 +36,7 @@ Result<TrialOutcome> readOutcome(const std::string &folder, uint64_t lastStep) {
     for (const char *name : {"loss", "grad_norm", "update_ratio"})
       outcome.steps[line.value("step", uint64_t{0})][name] =
           line.value(name, nlohmann::json()).dump();
-  const auto contents = readCheckpointContents(fmt::format("{}/checkpoints/{}", folder, lastStep));
-  LMC_TRY(contents);
+  LMC_LET(contents, readCheckpointContents(fmt::format("{}/checkpoints/{}", folder, lastStep)));
   for (const RecordedFile &file : contents->files)
     outcome.state[std::filesystem::path(file.path).filename().string()] = file.digest.xxh64;
   return outcome;
@@ -79,13 +78,10 @@ public:
 
 private:
   Result<void> makeScratch(const std::string &place) {
-    auto path =
-        broadcastText(world.all(), fmt::format("{}/{}{}", place, kScratchPrefix, drawRunId()));
-    LMC_TRY(path);
-    scratch = *path;
+    LMC_SET(scratch,
+            broadcastText(world.all(), fmt::format("{}/{}{}", place, kScratchPrefix, drawRunId())));
     auto make = [&]() -> Result<void> {
-      LMC_LET(opened, RunDirectory::open(scratch));
-      lock = std::move(*opened);
+      LMC_SET(lock, RunDirectory::open(scratch));
       return {};
     };
     return allSucceed(world.all(), first ? make() : Result<void>());

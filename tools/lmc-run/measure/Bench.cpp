@@ -48,8 +48,7 @@ public:
   // Returns the next batch, which is valid until the next call.
   Result<const BatchLoader::Batch *> next() {
     if (loader) {
-      LMC_LET(batch, loader->next());
-      drawn = std::move(*batch);
+      LMC_SET(drawn, loader->next());
       LMC_LET(targets, sumOf(session.world.all(), static_cast<double>(drawn.validTargets)));
       drawn.validTargets = static_cast<uint64_t>(*targets);
     }
@@ -88,8 +87,7 @@ static Result<void> runSteps(Session &session, uint64_t total, const StopSignals
   LMC_LET(batches, Batches::open(session));
   auto takeLoss = [&]() -> Result<void> {
     LMC_LET(values, session.scalars->take());
-    LMC_LET(value, valueOf(*values, names::kLoss));
-    loss = *value;
+    LMC_SET(loss, valueOf(*values, names::kLoss));
     return {};
   };
   Progress &progress = session.world.progress();

@@ -252,8 +252,7 @@ Result<void> CommandRecord::reserve(Device &device, uint64_t bytes) {
   if (buffer && buffer->bytes() >= bytes)
     return {};
   buffer.reset();
-  LMC_LET(made, device.hostBuffer(bytes));
-  buffer = std::move(*made);
+  LMC_SET(buffer, device.hostBuffer(bytes));
   return {};
 }
 

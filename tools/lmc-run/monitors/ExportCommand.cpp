@@ -60,10 +60,8 @@ Result<std::optional<ExportCommand::Outcome>> ExportCommand::poll() {
       return outcome;
     outcome = Outcome{.step = running->step, .code = *code, .results = {}};
     running.reset();
-    if (*code == 0) {
-      LMC_LET(results, readEvaluation(resultsOf(outcome->step)));
-      outcome->results = std::move(*results);
-    }
+    if (*code == 0)
+      LMC_SET(outcome->results, readEvaluation(resultsOf(outcome->step)));
     return outcome;
   }
   for (auto step = waiting.begin(); step != waiting.end() && !running;) {
