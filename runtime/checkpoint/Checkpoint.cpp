@@ -270,14 +270,14 @@ static bool isPermanent(const std::string &runDirectory, uint64_t step, uint64_t
 }
 
 static Result<void> removeOldest(const std::string &runDirectory, uint64_t saved,
-                                 const KeepRules &keep, std::optional<uint64_t> suspect) {
+                                 const KeepRules &keep) {
   LMC_LET(others, listCheckpoints(runDirectory));
   std::optional<uint64_t> best;
   if (!keep.best.empty())
     best = bestOf(runDirectory, *others, keep.best);
   std::erase(*others, saved);
-  const auto sound =
-      std::ranges::find_if(*others, [&](uint64_t step) { return suspect && step < *suspect; });
+  const auto sound = std::ranges::find_if(
+      *others, [&](uint64_t step) { return keep.suspect && step < *keep.suspect; });
   const std::optional<uint64_t> spared =
       sound == others->end() ? std::nullopt : std::optional(*sound);
   for (size_t i = static_cast<size_t>(keep.newest) - 1; i < others->size(); ++i) {
@@ -307,27 +307,22 @@ static Result<void> saveAs(Communicator &group, const std::string &runDirectory,
   std::string folder = checkpointsFolder(runDirectory);
   bool fetchFailed = false;
   Result<void> saved = saveNew(group, folder, name, state, files, fetchFailed);
-  if (!saved) {
-    Error error = saved.error();
-    if (error.code == ExitCode::Failure && !fetchFailed)
-      error.message += fmt::format("; the earlier checkpoints in {} are whole: free space there or "
-                                   "make it writable, then start again to resume",
-                                   folder);
-    return error;
-  }
-  return {};
+  if (saved || saved.error().code != ExitCode::Failure || fetchFailed)
+    return saved;
+  return machineError("{}; the earlier checkpoints in {} are whole: free space there or make it "
+                      "writable, then start again to resume",
+                      saved.error().message, folder);
 }
 
 Result<void> saveCheckpoint(Communicator &group, const std::string &runDirectory,
                             const CheckpointState &state, const std::vector<CheckpointFile> &files,
-                            const KeepRules &keep, std::optional<uint64_t> suspect,
-                            std::string *remark) {
+                            const KeepRules &keep, std::string *remark) {
   LMC_TRY(saveAs(group, runDirectory, std::to_string(state.step), state, files));
   if (keep.newest <= 0)
     return {};
   Result<void> removed;
   if (group.position() == 0)
-    removed = removeOldest(runDirectory, state.step, keep, suspect);
+    removed = removeOldest(runDirectory, state.step, keep);
   if (!removed && remark) {
     *remark = fmt::format("an older checkpoint than that of step {} could not be removed: {}",
                           state.step, removed.error().message);

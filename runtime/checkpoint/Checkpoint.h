@@ -90,6 +90,7 @@ struct KeepRules {
   // Checkpoints stay whose step, or whose kStandsFor, is a multiple of this; 0: none by this rule.
   uint64_t every = 0;
   std::string best; // the one with the lowest extra[best] stays; "": none
+  std::optional<uint64_t> suspect; // the newest checkpoint of a step before this one stays
 };
 
 // All ranks of a `group` call these functions together, with the same arguments except the parts.
@@ -100,14 +101,12 @@ struct KeepRules {
 Result<void> removeInterrupted(const std::string &folder);
 
 // Saves a checkpoint, and then removes the others that no rule of `keep` keeps. The new checkpoint
-// counts as one of the newest. With `suspect`, the newest checkpoint of a step before it stays too.
-// The free disk space is checked first. After an Error, all earlier checkpoints are intact. If only
-// the removal of an older checkpoint fails, `remark` of the rank at position 0 gets the reason, and
-// there is no Error. Without `remark`, this failure is an Error.
+// counts as one of the newest. The free disk space is checked first. After an Error, all earlier
+// checkpoints are intact. If only the removal of an older checkpoint fails, `remark` of the rank at
+// position 0 gets the reason, and there is no Error. Without `remark`, this failure is an Error.
 Result<void> saveCheckpoint(Communicator &group, const std::string &runDirectory,
                             const CheckpointState &state, const std::vector<CheckpointFile> &files,
-                            const KeepRules &keep, std::optional<uint64_t> suspect = std::nullopt,
-                            std::string *remark = nullptr);
+                            const KeepRules &keep, std::string *remark = nullptr);
 
 // Returns the maximum number of bytes that a checkpoint with these files takes on a disk.
 Result<uint64_t> checkpointBytes(const std::vector<CheckpointFile> &files);

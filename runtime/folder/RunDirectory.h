@@ -128,8 +128,7 @@ Result<uint64_t> checkpointBytes(const PlanFile &plan);
 
 // Saves parameters and moments as saveCheckpoint() does. Error, in addition: OUT no longer exists.
 Result<void> saveRun(const std::string &runDirectory, const StateSource &source,
-                     const CheckpointState &state, const KeepRules &keep,
-                     std::optional<uint64_t> suspect, std::string *remark);
+                     const CheckpointState &state, const KeepRules &keep, std::string *remark);
 
 // Saves parameters and moments to OUT/checkpoints/STEP.diverged, and returns this path.
 Result<std::string> saveDiverged(const std::string &runDirectory, const StateSource &source,

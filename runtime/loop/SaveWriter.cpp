@@ -60,7 +60,7 @@ static SaveOutcome writeJob(const std::string &folder, const SaveJob &job, const
   std::string remark;
   if (job.checkpoint)
     outcome.checkpoint = timed(fmt::format("{}/checkpoints/{}", folder, job.state.step), [&] {
-      return saveRun(folder, source, job.state, job.keep, job.suspect, &remark);
+      return saveRun(folder, source, job.state, job.keep, &remark);
     });
   if (!remark.empty())
     outcome.warnings.push_back(remark);

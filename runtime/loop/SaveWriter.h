@@ -20,8 +20,7 @@ namespace lmc {
 struct SaveJob {
   CheckpointState state;
   bool checkpoint = false;
-  KeepRules keep; // `keep` and `suspect` of saveCheckpoint()
-  std::optional<uint64_t> suspect;
+  KeepRules keep;
   std::string exportFolder;     // "": no export
   std::function<void()> before; // called by the writing thread first; may be null
   // The step that made the state; a background job computes its updates. Absent: it was skipped.

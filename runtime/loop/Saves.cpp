@@ -78,6 +78,7 @@ KeepRules Saves::keepRules() const {
   for (const ValidationSettings &set : settings.validations)
     if (config.keepBest == (set.name.empty() ? kValidationData : set.name))
       keep.best = lossKey(set);
+  keep.suspect = watches.suspectSince();
   return keep;
 }
 
@@ -105,7 +106,6 @@ SaveJob Saves::jobOf(bool checkpoint, std::string exportFolder) {
   SaveJob job{.state = run.session.progress,
               .checkpoint = checkpoint,
               .keep = keepRules(),
-              .suspect = watches.suspectSince(),
               .exportFolder = std::move(exportFolder)};
   // The records of all earlier steps must reach the disk before the checkpoint. Failures were
   // reported already.

@@ -129,7 +129,9 @@ TEST(Checkpoint, RetentionSparesTheNewestFromBeforeSuspectSteps) {
   for (uint64_t step : {10, 20, 30})
     ASSERT_OK(save(run.path, step, 2));
   auto saveSuspect = [&](uint64_t step, uint64_t suspect) {
-    return saveCheckpoint(alone(), run.path, savedState(step, 0), savedFiles(step, 0), /*keep=*/2, suspect);
+    KeepRules keep(2);
+    keep.suspect = suspect;
+    return saveCheckpoint(alone(), run.path, savedState(step, 0), savedFiles(step, 0), keep);
   };
   for (uint64_t step : {40, 50, 60, 70})
     ASSERT_OK(saveSuspect(step, 31));
