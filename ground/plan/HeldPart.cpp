@@ -30,6 +30,15 @@ HeldPart HeldPart::run() const {
   return part(first, pitch ? std::min(count, columns - first % columns) : count);
 }
 
+std::vector<HeldPart> HeldPart::runs() const {
+  std::vector<HeldPart> all;
+  for (HeldPart rest = *this; rest.count > 0;) {
+    all.push_back(rest.run());
+    rest = rest.part(rest.first + all.back().count, rest.count - all.back().count);
+  }
+  return all;
+}
+
 HeldPart HeldPart::withPadding() const {
   const uint64_t extent = count ? part(first + count - 1, 1).at + 1 - at : 0;
   return {first, extent, at};

@@ -20,6 +20,9 @@ struct HeldPart {
   HeldPart part(uint64_t from, uint64_t number) const;
   // Returns the longest range of adjacent elements at the beginning of the part.
   HeldPart run() const;
+  // Divides the part into ranges of adjacent elements, as long as possible: its rows, if it has a
+  // pitch.
+  std::vector<HeldPart> runs() const;
   // Returns the range of the slice from the part's first to its last element, including the padding
   // between rows.
   HeldPart withPadding() const;

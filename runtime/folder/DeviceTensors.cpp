@@ -11,15 +11,8 @@ namespace lmc {
 // In this file, the members of a HeldPart count bytes.
 
 void withoutPadding(const HeldPart &part, const char *slice, char *data) {
-  if (part.pitch == 0) {
-    std::memcpy(data, slice, part.count);
-    return;
-  }
-  for (HeldPart rest = part; rest.count > 0;) {
-    const HeldPart run = rest.run();
+  for (const HeldPart &run : part.runs())
     std::memcpy(data + (run.first - part.first), slice + (run.at - part.at), run.count);
-    rest = rest.part(run.first + run.count, rest.count - run.count);
-  }
 }
 
 // Copies `part` of a slice to `data`, without the padding between rows.
@@ -37,11 +30,8 @@ static Result<void> copyIn(Device &device, int slice, const HeldPart &part, cons
   if (part.pitch == 0)
     return device.copyIn(slice, data, part.count, part.at);
   std::vector<char> rows(part.withPadding().count);
-  for (HeldPart rest = part; rest.count > 0;) {
-    const HeldPart run = rest.run();
+  for (const HeldPart &run : part.runs())
     std::memcpy(rows.data() + (run.at - part.at), data + (run.first - part.first), run.count);
-    rest = rest.part(run.first + run.count, rest.count - run.count);
-  }
   return device.copyIn(slice, rows.data(), rows.size(), part.at);
 }
 

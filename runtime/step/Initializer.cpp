@@ -127,11 +127,8 @@ Result<void> initializeVariables(const PlanFile &plan, Device &device, uint64_t 
     InitializerKind kind = kindOf(*variable);
     if (kind == InitializerKind::None || kind == InitializerKind::CopyOf || !filter(*variable))
       continue;
-    for (HeldPart rest = heldPart(*plan, *variable, position); rest.count > 0;) {
-      const HeldPart run = rest.run();
+    for (const HeldPart &run : heldPart(*plan, *variable, position).runs())
       LMC_TRY(initializeRun(plan, device, seed, index, run, chunk));
-      rest = rest.part(run.first + run.count, rest.count - run.count);
-    }
   }
   return {};
 }

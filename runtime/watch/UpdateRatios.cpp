@@ -61,13 +61,11 @@ static UpdateSums plainSums(const ParameterParts &parts, const AdamWStep &step) 
   const HeldPart &written = parts.weights->tensor.written;
   const bool decays = parts.weights->tensor.decays;
   UpdateSums sums;
-  for (HeldPart rest = written; rest.count > 0;) {
-    const HeldPart run = rest.run();
+  for (const HeldPart &run : written.runs()) {
     const uint64_t at = run.at - written.at;
     sums.add(updateSums(step, decays, elementsAt<T>(*parts.weights, at),
                         elementsAt<T>(*parts.moment1, at), elementsAt<T>(*parts.moment2, at),
                         run.count / sizeof(T)));
-    rest = rest.part(run.first + run.count, rest.count - run.count);
   }
   return sums;
 }

@@ -29,12 +29,9 @@ public:
     part.tensor.decays = decays;
     part.tensor.written = written.inBytes(sizeof(T));
     std::vector<char> bytes(written.withPadding().count * sizeof(T), char(0xff));
-    for (HeldPart rest = written; rest.count > 0;) {
-      const HeldPart run = rest.run();
+    for (const HeldPart &run : written.runs())
       std::memcpy(bytes.data() + (run.at - written.at) * sizeof(T), values.data() + run.first,
                   run.count * sizeof(T));
-      rest = rest.part(run.first + run.count, rest.count - run.count);
-    }
     memory.push_back(std::make_unique<std::vector<char>>(std::move(bytes)));
     part.data = memory.back()->data();
     parts[kind].push_back(std::move(part));
