@@ -458,7 +458,7 @@ StallLimits stallLimits(const LaunchOptions &options, StallLimits stall) {
 
 Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options,
                                          const RendezvousOptions &times) {
-  LMC_LET(launch, findLaunch(options, [](const char *name) { return std::getenv(name); }));
+  LMC_LET(launch, findLaunch(options, std::getenv));
   if (launch->size == 1)
     return std::move(makeLocalWorlds(1, 1).front());
   RendezvousOptions rendezvous = times;

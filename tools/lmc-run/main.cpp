@@ -271,9 +271,7 @@ static Result<std::optional<TimeLimit>> timeLimit(const ProgramOptions &options,
                                                   const OtherOptions &other) {
   if (!options.trains())
     return std::optional<TimeLimit>();
-  return findTimeLimit(
-      other.maxHours, other.deadline, [](const char *name) { return std::getenv(name); },
-      unixSeconds());
+  return findTimeLimit(other.maxHours, other.deadline, std::getenv, unixSeconds());
 }
 
 int main(int argc, char **argv) {

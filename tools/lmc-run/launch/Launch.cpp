@@ -229,8 +229,7 @@ Result<int> launchHere(int ranks, int argc, char **argv, const LaunchOptions &op
       !options.masterAddress.empty() || !options.interface.empty())
     return Error{"--nproc starts all ranks on this machine; leave out --rank, --world-size, "
                  "--local-rank, --master-addr, --master-port and --interface"};
-  const auto launch = findLaunch({}, [](const char *name) { return std::getenv(name); });
-  LMC_TRY(launch);
+  LMC_LET(launch, findLaunch({}, std::getenv));
   if (launch->size > 1)
     return userError("--nproc starts all ranks, and by its environment this process is rank {} of "
                      "{} already: leave out --nproc",
@@ -239,9 +238,7 @@ Result<int> launchHere(int ranks, int argc, char **argv, const LaunchOptions &op
 }
 
 Result<int> superviseHere(int64_t restarts, int argc, char **argv, const RunOptions &options) {
-  const auto launch =
-      findLaunch(options.launch, [](const char *name) { return std::getenv(name); });
-  LMC_TRY(launch);
+  LMC_LET(launch, findLaunch(options.launch, std::getenv));
   Supervision supervision;
   std::vector<std::string_view> own = {"--restarts"};
   supervision.command = without(own, argc, argv);
