@@ -856,9 +856,8 @@ static Result<ExitCode> runIn(Folder &folder, const Run &run, const Measurement 
     if (!next.rollbacks.empty())
       next.rewind = next.rollbacks.back().step;
     // A rollback must be recorded first, so a signal then stops the run only before its next step.
-    double stops = run.stop.requested() && next.rollbacks.empty() ? 1 : 0;
-    LMC_TRY(run.world.all().allReduce(&stops, 1, plan::DType::F64));
-    if (stops > 0) {
+    LMC_LET(stops, anyOf(run.world.all(), run.stop.requested() && next.rollbacks.empty()));
+    if (*stops) {
       console.note("stopped by a signal at the end of a phase; start again to go on");
       folder.interruption = "signal";
       return ExitCode::Interrupted;

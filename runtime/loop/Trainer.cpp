@@ -336,9 +336,8 @@ Result<ExitCode> Trainer::goBack() {
         {.action = WatchAction::Stop,
          .since = static_cast<int64_t>(*spike),
          .text = fmt::format("a spike, and the run cannot go back: {}", agreed.error().message)});
-  double step = static_cast<double>(chosen->step);
-  LMC_TRY(run.ranks().allReduce(&step, 1, plan::DType::F64));
-  goesBack = Rollback{static_cast<uint64_t>(step), *spike, run.session.progress.position};
+  LMC_LET(step, sumOf(run.ranks(), static_cast<double>(chosen->step)));
+  goesBack = Rollback{static_cast<uint64_t>(*step), *spike, run.session.progress.position};
   run.console.note(
       fmt::format("goes back to step {} because of the spike at step {}, and on behind the "
                   "data that was read so far",

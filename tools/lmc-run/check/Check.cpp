@@ -101,9 +101,8 @@ public:
       print();
     }
     // All ranks return rank 0's exit code.
-    double code = first ? static_cast<int>(findings.code()) : 0;
-    LMC_TRY(world.all().allReduce(&code, 1, plan::DType::F64));
-    return static_cast<ExitCode>(code);
+    LMC_LET(code, sumOf(world.all(), first ? static_cast<int>(findings.code()) : 0));
+    return static_cast<ExitCode>(*code);
   }
 
 private:
