@@ -47,11 +47,8 @@ static const FormatDType *findFormatDType(std::string_view name) {
   return nullptr;
 }
 
-static const FormatDType &formatDType(plan::DType dtype) {
-  for (const FormatDType &candidate : kFormatDTypes)
-    if (candidate.dtype == dtype)
-      return candidate;
-  return kFormatDTypes[0]; // never reached: the table has every plan::DType
+static const FormatDType &formatDType(plan::DType dtype) { // the table has every plan::DType
+  return *std::ranges::find(kFormatDTypes, std::optional(dtype), &FormatDType::dtype);
 }
 
 const char *safeTensorsName(plan::DType dtype) { return formatDType(dtype).name; }
