@@ -148,20 +148,15 @@ private:
       };
       const auto hash = hashPiece(opened[piece.file], piece.begin, piece.end, block, use);
       if (!consumed)
-        return end(consumed.error());
+        return end(failure, consumed.error());
       if (!hash)
-        return end(hash.error().message);
+        return end(fault, hash.error().message);
       hashes[piece.file][piece.begin / kPieceBytes] = *hash;
     }
   }
-  void end(std::string what) {
+  template <typename What> void end(std::optional<What> &place, const What &what) {
     std::lock_guard lock(mutex);
-    fault = std::move(what);
-    ended = true;
-  }
-  void end(Error error) {
-    std::lock_guard lock(mutex);
-    failure = std::move(error);
+    place = what;
     ended = true;
   }
 
