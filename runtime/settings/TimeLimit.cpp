@@ -149,6 +149,12 @@ Result<std::optional<TimeLimit>> findTimeLimit(const std::string &maxHours,
   return limit;
 }
 
+static void keepLatest(std::deque<double> &latest, double seconds, size_t count) {
+  latest.push_back(seconds);
+  if (latest.size() > count)
+    latest.pop_front();
+}
+
 double expectedSaveSeconds(uint64_t bytes, const std::string &folder) {
   std::deque<double> saves;
   std::ifstream events(folder + "/events.jsonl");
@@ -159,20 +165,12 @@ double expectedSaveSeconds(uint64_t bytes, const std::string &folder) {
     if (!event.is_object() || event.value("event", "") != "checkpoint" ||
         !event.contains("seconds") || !event["seconds"].is_number())
       continue;
-    saves.push_back(event["seconds"]);
-    if (saves.size() > TimeBudget::kLatestSaves)
-      saves.pop_front();
+    keepLatest(saves, event["seconds"], TimeBudget::kLatestSaves);
   }
   if (!saves.empty())
     return std::ranges::max(saves);
   constexpr double kBytesPerSecond = 100e6;
   return static_cast<double>(bytes) / kBytesPerSecond;
-}
-
-static void keepLatest(std::deque<double> &latest, double seconds, size_t count) {
-  latest.push_back(seconds);
-  if (latest.size() > count)
-    latest.pop_front();
 }
 
 void TimeBudget::stepped(double seconds) { keepLatest(steps, seconds, kLatestSteps); }
