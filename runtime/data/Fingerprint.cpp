@@ -57,22 +57,18 @@ Result<FileFingerprint> fingerprintFromJson(const nlohmann::json &json) {
   auto bad = [](const char *name) {
     return userError("the fingerprint of a token file has no valid '{}'", name);
   };
-  auto find = [&](const char *name) {
-    auto found = json.find(name);
-    return found == json.end() ? nlohmann::json() : *found;
-  };
   if (!json.is_object())
     return bad(kPath);
   for (auto [name, out] : {std::pair{kPath, &fingerprint.path},
                            {kFormat, &fingerprint.format},
                            {kTokenType, &fingerprint.tokenType}}) {
-    const nlohmann::json value = find(name);
+    const nlohmann::json value = json.value(name, nlohmann::json());
     if (!value.is_string())
       return bad(name);
     *out = value.get<std::string>();
   }
   for (auto [name, out] : {std::pair{kBytes, &fingerprint.bytes}, {kTokens, &fingerprint.tokens}}) {
-    const nlohmann::json value = find(name);
+    const nlohmann::json value = json.value(name, nlohmann::json());
     if (!value.is_number_unsigned())
       return bad(name);
     *out = value.get<uint64_t>();
@@ -82,7 +78,7 @@ Result<FileFingerprint> fingerprintFromJson(const nlohmann::json &json) {
                            {kTokenizer, &fingerprint.tokenizer}}) {
     if (name == kTokenizer && !json.contains(name)) // absent: unknown, or an earlier release
       continue;
-    const nlohmann::json value = find(name);
+    const nlohmann::json value = json.value(name, nlohmann::json());
     if (!value.is_string())
       return bad(name);
     const auto &text = value.get_ref<const std::string &>();
