@@ -1,16 +1,35 @@
-// Measures how fast every two ranks of a node, and every two nodes, exchange data. Finds slow ones.
+// Measures how fast the ranks of a group, every two ranks of a node, and every two nodes exchange
+// data. Finds slow pairs.
 //
-// The ranks meet like the players of a round-robin tournament: in each round, all pairs exchange
-// data at the same time. After n - 1 rounds (n if n is odd), each rank has met all others. A
-// thousand nodes need a thousand rounds, not half a million.
+// Pairs meet like the players of a round-robin tournament: in each round, all pairs exchange data
+// at the same time. After n - 1 rounds (n if n is odd), each rank has met all others. A thousand
+// nodes need a thousand rounds, not half a million.
 #pragma once
 
 #include "runtime/comm/World.h"
 
+#include <functional>
 #include <optional>
 #include <vector>
 
 namespace lmc {
+
+// Returns the time of the steady clock in seconds.
+double steadySeconds();
+
+// An all-gather over n ranks, after which each rank has B bytes, takes about
+// latency + (n - 1) / n * B / bandwidth seconds.
+struct GroupSpeed {
+  double latency = 0;   // seconds
+  double bandwidth = 0; // bytes/s
+  uint64_t sent = 0;    // bytes that a rank sent for this measurement
+};
+
+// Measures a group of at least two ranks, all of which must call it and get the same result. The
+// bandwidth is that of the largest all-gather, of 64 KiB to 64 MiB, that takes less than about
+// `seconds`. `now` returns the time in seconds.
+Result<GroupSpeed> measureGroup(Communicator &group, double seconds,
+                                const std::function<double()> &now = steadySeconds);
 
 // Returns the opponent of `player` (from 0) in `round` (from 0); nullopt: none. By the circle
 // method (Kirkman 1847, "On a problem in combinations"), with m = n - 1 for even n, players i, j <

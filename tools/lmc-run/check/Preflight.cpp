@@ -4,7 +4,6 @@
 #include "ground/support/Median.h"
 #include "ground/support/Size.h"
 #include "runtime/monitor/Console.h"
-#include "tools/lmc-run/check/MeasureGroup.h"
 #include "tools/lmc-run/check/MeasurePairs.h"
 
 #include <fmt/format.h>

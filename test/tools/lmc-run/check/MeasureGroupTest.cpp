@@ -1,4 +1,4 @@
-#include "tools/lmc-run/check/MeasureGroup.h"
+#include "tools/lmc-run/check/MeasurePairs.h"
 
 #include "runtime/comm/LocalWorld.h"
 
