@@ -1,7 +1,6 @@
 // The phases of a run with their sessions, and the training data that they read.
 #pragma once
 
-#include "runtime/settings/RunPhases.h"
 #include "runtime/step/Session.h"
 
 #include <map>

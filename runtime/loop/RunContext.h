@@ -6,7 +6,6 @@
 #include "runtime/monitor/Console.h"
 #include "runtime/monitor/RunObserver.h"
 #include "runtime/settings/RunOptions.h"
-#include "runtime/settings/RunPhases.h"
 #include "runtime/step/Session.h"
 #include "runtime/watch/Watch.h"
 

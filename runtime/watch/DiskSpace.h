@@ -1,7 +1,6 @@
 // Computes whether the disk of a run's folder has room for all files that the run still writes.
 #pragma once
 
-#include "runtime/settings/RunPhases.h"
 #include "runtime/step/Session.h"
 #include "runtime/watch/Findings.h"
 
