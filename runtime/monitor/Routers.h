@@ -1,10 +1,8 @@
-// Statistics of a step's routers in a mixture of experts, and a warning of unused experts.
+// Statistics of a step's routers in a mixture of experts.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -30,22 +28,5 @@ struct RouterRecord {
 
 // Returns the values of a router under their names in metrics.jsonl, rounded to 7 digits.
 std::vector<std::pair<const char *, double>> valuesOf(const RouterRecord &router);
-
-// Warns of experts that got no token in `steps` steps in a row ("dead" experts).
-class DeadExpertWatch {
-public:
-  explicit DeadExpertWatch(int64_t steps) : steps(steps) {}
-
-  struct Verdict {
-    std::string warning;                             // one line: "step N: ..."
-    std::map<int64_t, std::vector<int64_t>> experts; // all dead experts, by layer
-  };
-  // Judges a step's routers. Returns all dead experts if this step made an expert dead.
-  std::optional<Verdict> observe(int64_t step, const std::vector<RouterRecord> &routers);
-
-private:
-  const int64_t steps;
-  std::map<int64_t, std::vector<int64_t>> idle; // [layer][expert]: steps in a row without a token
-};
 
 } // namespace lmc
