@@ -39,9 +39,8 @@ class Driver {
 public:
   Driver(Config config, const CompileOptions &options, MLIRContext &context);
 
-  // Runs the phases from `from` to the buffers phase, or to an earlier last requested phase.
-  // `module` is the input of `from`; it is null for Phase::Model.
-  LogicalResult plan(Phase from, OwningOpRef<ModuleOp> module);
+  // Runs the phases up to the buffers phase, or to an earlier last requested phase.
+  LogicalResult plan();
 
   // Runs the codegen and emit phases.
   LogicalResult finish();
@@ -66,7 +65,7 @@ private:
   void describeLinks(const plan::Plan &plan);
   LogicalResult planFastest(StringRef key, ArrayRef<StringRef> values, std::string &setting,
                             llvm::function_ref<LogicalResult()> plan);
-  LogicalResult planFrom(Phase from);
+  LogicalResult planFromAutodiff();
   FailureOr<ModuleOp> shorterModel(int64_t layers);
   FailureOr<bool> isStateTooLarge();
   LogicalResult planMemory(ArrayRef<int64_t> chunkSizes);
@@ -163,7 +162,7 @@ LogicalResult Driver::runUpTo(Phase from, Phase last) {
   return success();
 }
 
-LogicalResult Driver::plan(Phase from, OwningOpRef<ModuleOp> module) {
+LogicalResult Driver::plan() {
   if (!target)
     return emitError(loc()) << "target.device is \"" << config.target.device << "\"; "
                             << codegen::checkDeviceName(config.target.device).error().message;
@@ -171,44 +170,37 @@ LogicalResult Driver::plan(Phase from, OwningOpRef<ModuleOp> module) {
     return failure();
   if (wantsCode() && failed(report(target->checkDevice(config.target)))) // before the long phases
     return failure();
-  result.module = std::move(module);
-  if (from == Phase::Model) {
-    LogicalResult built = phases.run(Phase::Model, [&] {
-      result.module = buildModel(config, context);
-      if (failed(result.module->verify()) || failed(verifyLevel(Phase::Model, *result.module)) ||
-          failed(phases.dump(Phase::Model, *result.module)))
-        return failure();
-      FailureOr<ModelCounts> counts = modelCounts(*result.module);
-      if (succeeded(counts))
-        details.counts = *counts;
-      return LogicalResult(counts);
-    });
-    if (failed(built))
+  LogicalResult built = phases.run(Phase::Model, [&] {
+    result.module = buildModel(config, context);
+    if (failed(result.module->verify()) || failed(verifyLevel(Phase::Model, *result.module)) ||
+        failed(phases.dump(Phase::Model, *result.module)))
       return failure();
-    if (phases.padding.vocabulary.isPadded())
-      phases.reports["vocabulary"] = phases.padding.vocabulary.toJson();
-    if (phases.padding.intermediate.isPadded())
-      phases.reports["intermediate"] = phases.padding.intermediate.toJson();
-    from = Phase::Autodiff;
-    // The chunk is chosen by predicted times, which need a device spec.
-    choosesLossChunk = config.memory.lossChunk == 0 && spec;
-  }
-  if (from > Phase::Memory)
-    return runUpTo(from, Phase::Buffers);
+    FailureOr<ModelCounts> counts = modelCounts(*result.module);
+    if (succeeded(counts))
+      details.counts = *counts;
+    return LogicalResult(counts);
+  });
+  if (failed(built))
+    return failure();
+  if (phases.padding.vocabulary.isPadded())
+    phases.reports["vocabulary"] = phases.padding.vocabulary.toJson();
+  if (phases.padding.intermediate.isPadded())
+    phases.reports["intermediate"] = phases.padding.intermediate.toJson();
+  // The chunk is chosen by predicted times, which need a device spec.
+  choosesLossChunk = config.memory.lossChunk == 0 && spec;
   // Only plans with predicted times show which of the two values is faster.
-  if (from == Phase::Autodiff && config.distributed.choosesReduce() &&
-      config.training.gradientAccumulationSteps > 1 && spec &&
+  if (config.distributed.choosesReduce() && config.training.gradientAccumulationSteps > 1 && spec &&
       options.compileTo >= Phase::Buffers)
     // With "last", ranks sum their gradients only in the last micro-step. That moves the fewest
     // bytes, but each rank needs memory for all gradients of its own tokens until then.
     return planFastest("reduce_gradients", {"last", "each"}, config.distributed.reduce,
-                       [&] { return planFrom(Phase::Autodiff); });
-  return planFrom(from);
+                       [&] { return planFromAutodiff(); });
+  return planFromAutodiff();
 }
 
-// Plans the job from the phase `from` on, which is autodiff or comes later.
-LogicalResult Driver::planFrom(Phase from) {
-  if (hasSmaller && from == Phase::Autodiff) {
+// Plans the job from result.module, the graph of the model.
+LogicalResult Driver::planFromAutodiff() {
+  if (hasSmaller) {
     FailureOr<bool> isTooLarge = isStateTooLarge();
     if (failed(isTooLarge))
       return failure();
@@ -217,7 +209,7 @@ LogicalResult Driver::planFrom(Phase from) {
       return success();
     }
   }
-  if (failed(runUpTo(from, Phase::Distribute)))
+  if (failed(runUpTo(Phase::Autodiff, Phase::Distribute)))
     return failure();
   if (options.compileTo < Phase::Memory)
     return success();
@@ -601,7 +593,7 @@ compileBestMicroBatch(const Config &config, const CompileOptions &options, MLIRC
     setMicroBatchSize(job, size);
     Driver &driver =
         *drivers.emplace_back(std::make_unique<Driver>(std::move(job), unseen, context));
-    if (failed(driver.plan(Phase::Model, nullptr)))
+    if (failed(driver.plan()))
       return std::nullopt;
     FailureOr<double> rate = driver.tokensPerSecond();
     if (failed(rate))
@@ -621,7 +613,7 @@ compileBestMicroBatch(const Config &config, const CompileOptions &options, MLIRC
     Config job = config;
     setMicroBatchSize(job, found->attempts[found->best].size);
     best = std::make_unique<Driver>(std::move(job), options, context);
-    if (failed(best->plan(Phase::Model, nullptr)))
+    if (failed(best->plan()))
       return failure();
   }
   nlohmann::json &attempts = best->reports()["micro_batch"]["attempts"];
@@ -643,15 +635,7 @@ FailureOr<CompileResult> lmc::compile(const Config &config, const CompileOptions
   if (config.training.microBatchAuto && options.compileTo >= Phase::Memory)
     return compileBestMicroBatch(config, options, context);
   Driver driver(config, options, context);
-  if (failed(driver.plan(Phase::Model, nullptr)) || failed(driver.finish()))
-    return failure();
-  return driver.take();
-}
-
-FailureOr<CompileResult> lmc::compileModule(OwningOpRef<ModuleOp> module, Phase from,
-                                            const Config &config, const CompileOptions &options) {
-  Driver driver(config, options, *module->getContext());
-  if (failed(driver.plan(from, std::move(module))) || failed(driver.finish()))
+  if (failed(driver.plan()) || failed(driver.finish()))
     return failure();
   return driver.take();
 }

@@ -26,9 +26,4 @@ struct CompileResult {
 mlir::FailureOr<CompileResult> compile(const Config &config, const CompileOptions &options,
                                        mlir::MLIRContext &context);
 
-// Compiles `module`, which must have the form that phase `from` expects, from that phase on.
-// `config` gives the target and the facts about the job that a plan stores.
-mlir::FailureOr<CompileResult> compileModule(mlir::OwningOpRef<mlir::ModuleOp> module, Phase from,
-                                             const Config &config, const CompileOptions &options);
-
 } // namespace lmc

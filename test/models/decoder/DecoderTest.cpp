@@ -1,11 +1,11 @@
 // What a description of a decoder can say beyond Llama and Mistral: the graph verifies, and every
 // parameter gets a gradient.
-#include "compiler/driver/Compile.h"
 #include "compiler/driver/Registration.h"
 #include "dialects/lm/Lm.h"
 #include "models/decoder/Counts.h"
 #include "models/decoder/Model.h"
 #include "passes/autodiff/Passes.h"
+#include "test/compiler/driver/PlanOf.h"
 #include "test/ground/config/ShippedConfig.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -54,8 +54,8 @@ protected:
       EXPECT_EQ(cast<ShapedType>(gradient.getType()).getShape(),
                 cast<ShapedType>(parameter.getType()).getShape());
     }
-    EXPECT_TRUE(
-        succeeded(compileModule(module->clone(), Phase::Autodiff, config, CompileOptions())));
+    OwningOpRef<ModuleOp> compiled = module->clone();
+    EXPECT_TRUE(succeeded(planOf(*compiled, Phase::Autodiff, config)));
   }
 
   // Of a layer, without `model.layers.N.`, in the order of the graph.

@@ -1,11 +1,11 @@
 // Every op's VJP against central differences in f64, through the whole compiler: the
 // op and its VJP become plans, run on the CPU, and the directional derivative of every
 // input element is compared.
-#include "compiler/driver/Compile.h"
 #include "compiler/driver/Registration.h"
 #include "dialects/interfaces/Differentiable.h"
 #include "dialects/lm/Lm.h"
 #include "runtime/device/Device.h"
+#include "test/compiler/driver/PlanOf.h"
 #include "test/ground/config/ShippedConfig.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -99,10 +99,10 @@ public:
 
     Config config = shippedConfig("test-tiny.toml");
     config.training.computeDType = DataType::F64;
-    auto compiled = compileModule(std::move(module), Phase::Fusion, config, CompileOptions());
-    if (failed(compiled))
+    FailureOr<std::string> bytes = planOf(*module, Phase::Fusion, config);
+    if (failed(bytes))
       return;
-    auto opened = PlanFile::fromBytes(compiled->plan.data(), compiled->plan.size(), test.name);
+    auto opened = PlanFile::fromBytes(bytes->data(), bytes->size(), test.name);
     EXPECT_TRUE(bool(opened)) << (opened ? "" : opened.error().message);
     if (!opened)
       return;
