@@ -11,25 +11,16 @@ namespace lmc {
 // because they have their times in milliseconds.
 static constexpr size_t kTail = 256;
 
-Result<void> GrowingFile::read(const std::function<void()> &restart,
-                               const std::function<void(std::string_view)> &line) {
+Result<bool> GrowingFile::read(const std::function<void(std::string_view)> &line) {
   part = false;
-  if (!exists(path)) {
-    if (offset > 0)
-      restart();
-    offset = 0;
-    tail.clear();
-    return {};
-  }
+  if (!exists(path))
+    return offset == 0;
   LMC_LET(file, File::openForReading(path));
   if (offset > 0) {
     std::string there(tail.size(), '\0');
     LMC_LET(count, file->readAt(there.data(), there.size(), offset - tail.size()));
-    if (*count != tail.size() || there != tail) {
-      restart();
-      offset = 0;
-      tail.clear();
-    }
+    if (*count != tail.size() || there != tail)
+      return false;
   }
   std::vector<char> buffer(size_t{1} << 20);
   std::string open; // beginning of a line that continues in the next buffer
@@ -57,7 +48,7 @@ Result<void> GrowingFile::read(const std::function<void()> &restart,
   tail.resize(std::min<uint64_t>(kTail, offset));
   LMC_LET(count, file->readAt(tail.data(), tail.size(), offset - tail.size()));
   tail.resize(*count);
-  return {};
+  return true;
 }
 
 } // namespace lmc

@@ -17,11 +17,10 @@ public:
   explicit GrowingFile(std::string path) : path(std::move(path)) {}
 
   // Calls `line` for each whole line (without its newline) that was added since the last call. An
-  // incomplete last line waits for a later call. If the file no longer has what was read before,
-  // calls `restart` and reads from the beginning. A missing file has no lines. Error: the file
+  // incomplete last line waits for a later call. A missing file has no lines. Returns false if the
+  // file no longer has what was read before: only a new GrowingFile can read it. Error: the file
   // cannot be read.
-  Result<void> read(const std::function<void()> &restart,
-                    const std::function<void(std::string_view)> &line);
+  Result<bool> read(const std::function<void(std::string_view)> &line);
 
   // Returns true if the last read() found an incomplete last line.
   bool hasPart() const { return part; }

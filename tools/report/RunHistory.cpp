@@ -87,41 +87,23 @@ Result<RunHistory> RunHistory::open(const std::string &folder) {
 }
 
 Result<void> RunHistory::update() {
-  LMC_TRY(metricsFile.read([this] { forgetMetrics(); },
-                           [this](std::string_view line) { readMetrics(line); }));
-  LMC_TRY(eventsFile.read([this] { forgetEvents(); },
-                          [this](std::string_view line) { readEvent(line); }));
-  LMC_TRY(generatedFile.read([this] { generated.clear(); },
-                             [this](std::string_view line) { readGenerated(line); }));
+  LMC_LET(continues, readFiles());
+  if (!*continues) {
+    *this = RunHistory(folder);
+    LMC_TRY(readFiles());
+  }
   readEvaluations();
-  LMC_TRY(updates.update());
   readIdentity();
   return {};
 }
 
-void RunHistory::forgetMetrics() {
-  steps = 0;
-  end = {};
-  lastTime = phase = "";
-  lines = {};
-  parts = {};
-  partSeconds = {};
-  validations.clear();
-  lastLoss = lowestLoss = std::nullopt;
-  lossSum = lossWeight = 0;
-  stepSeconds = computeSeconds = tokensPerSecond = mfu = {};
-  nonFinite = skipped = damagedMetrics = 0;
-  slowest = {};
-  routers = {};
-  clock.clear();
-  clockStride = 1;
-  clockCount = 0;
-}
-
-void RunHistory::forgetEvents() {
-  kept.clear();
-  eventNumber = starts = warnings = damagedEvents = 0;
-  lastEvent = ending = "";
+// Reads what was added. Returns false if a file no longer has what was read before.
+Result<bool> RunHistory::readFiles() {
+  LMC_LET(metrics, metricsFile.read([this](std::string_view line) { readMetrics(line); }));
+  LMC_LET(events, eventsFile.read([this](std::string_view line) { readEvent(line); }));
+  LMC_LET(texts, generatedFile.read([this](std::string_view line) { readGenerated(line); }));
+  LMC_LET(ratios, updates.update());
+  return *metrics && *events && *texts && *ratios;
 }
 
 void RunHistory::readMetrics(std::string_view line) {

@@ -131,8 +131,7 @@ public:
 
 private:
   explicit RunHistory(const std::string &folder);
-  void forgetMetrics();
-  void forgetEvents();
+  Result<bool> readFiles();
   void readMetrics(std::string_view line);
   void readEvent(std::string_view line);
   void readGenerated(std::string_view line);

@@ -13,16 +13,8 @@ static std::optional<double> sizeAt(const json &object, const std::string &key) 
   return value >= 0 ? value : std::nullopt;
 }
 
-Result<void> TensorUpdates::update() {
-  return file.read([this] { forget(); }, [this](std::string_view line) { read(line); });
-}
-
-void TensorUpdates::forget() {
-  kept.clear();
-  places.clear();
-  groups = {};
-  last = damagedLines = 0;
-  tooMany = 0;
+Result<bool> TensorUpdates::update() {
+  return file.read([this](std::string_view line) { read(line); });
 }
 
 void TensorUpdates::read(std::string_view line) {

@@ -36,7 +36,8 @@ public:
   explicit TensorUpdates(const std::string &folder) : file(folder + "/updates.jsonl") {}
 
   // Reads the lines that were added since the last call. Counts damaged lines and ignores them.
-  Result<void> update();
+  // Returns false if the file no longer has what was read before: only a new object can read it.
+  Result<bool> update();
   const std::vector<Tensor> &tensors() const { return kept; } // in the order of the file
   const std::vector<int64_t> &groupSteps() const { return groups.steps(); }
   int64_t lastStep() const { return last; }  // 0: no line
@@ -45,7 +46,6 @@ public:
   int64_t damaged() const { return damagedLines + file.hasPart(); }
 
 private:
-  void forget();
   void read(std::string_view line);
   void beginLine(int64_t step);
   Tensor *find(const std::string &name);
