@@ -174,21 +174,28 @@ ordered_json evaluationsJson(const RunHistory &run) {
   return evaluations;
 }
 
+ordered_json highestJson(const StepSeries &series) {
+  if (!series.highest)
+    return nullptr;
+  return {{"step", series.highest->step}, {"value", rounded(series.highest->value)}};
+}
+
+ordered_json groupsJson(const StepSeries &series) {
+  ordered_json values = ordered_json::array();
+  for (const std::optional<double> &value : series.groups)
+    values.push_back(orNull(value, 3));
+  return values;
+}
+
 ordered_json updatesJson(const TensorUpdates &updates) {
   ordered_json tensors = ordered_json::array();
-  for (const TensorUpdates::Tensor &tensor : updates.tensors()) {
-    ordered_json highest, ratios = ordered_json::array();
-    if (tensor.highest)
-      highest = {{"step", tensor.highest->step}, {"value", rounded(tensor.highest->ratio)}};
-    for (const std::optional<double> &ratio : tensor.ratios)
-      ratios.push_back(orNull(ratio, 3));
+  for (const TensorUpdates::Tensor &tensor : updates.tensors())
     tensors.push_back({{"name", tensor.name},
-                       {"ratio", orNull(tensor.ratio)},
-                       {"highest", std::move(highest)},
+                       {"ratio", orNull(tensor.ratio.latest)},
+                       {"highest", highestJson(tensor.ratio)},
                        {"first_rms", orNull(tensor.firstRms)},
                        {"last_rms", orNull(tensor.lastRms)},
-                       {"ratios", std::move(ratios)}});
-  }
+                       {"ratios", groupsJson(tensor.ratio)}});
   return {{"step", updates.lastStep()},
           {"steps", updates.groupSteps()},
           {"left_out", updates.leftOut()},
@@ -197,21 +204,15 @@ ordered_json updatesJson(const TensorUpdates &updates) {
 
 ordered_json routersJson(const RouterFigures &routers) {
   ordered_json layers = ordered_json::array();
-  for (const RouterFigures::Layer *layer : routers.layers()) {
-    ordered_json highest, loads = ordered_json::array();
-    if (layer->highest)
-      highest = {{"step", layer->highest->step}, {"value", rounded(layer->highest->load)}};
-    for (const std::optional<double> &load : layer->loads)
-      loads.push_back(orNull(load, 3));
+  for (const RouterFigures::Layer *layer : routers.layers())
     layers.push_back({{"layer", layer->number},
-                      {"max_load", orNull(layer->maxLoad)},
+                      {"max_load", orNull(layer->maxLoad.latest)},
                       {"min_load", orNull(layer->minLoad)},
                       {"entropy", orNull(layer->entropy)},
                       {"balance_loss", orNull(layer->balanceLoss)},
                       {"late", orNull(layer->late)},
-                      {"highest", std::move(highest)},
-                      {"loads", std::move(loads)}});
-  }
+                      {"highest", highestJson(layer->maxLoad)},
+                      {"loads", groupsJson(layer->maxLoad)}});
   return {{"step", routers.lastStep()},
           {"steps", routers.groupSteps()},
           {"left_out", routers.leftOut()},

@@ -2,7 +2,6 @@
 
 #include "tools/report/Values.h"
 
-#include <algorithm>
 #include <charconv>
 
 using nlohmann::json;
@@ -21,14 +20,11 @@ static std::optional<int64_t> layerOf(const std::string &key) {
 void RouterFigures::add(int64_t step, const json &router) {
   if (!router.is_object() || router.empty())
     return;
-  last = step;
   tooMany = 0;
-  const bool merges = groups.add(step);
+  groups.add(step);
   for (auto &[number, layer] : kept) {
-    if (merges)
-      StepGroups::merge(layer.loads);
-    layer.loads.resize(groups.steps().size());
-    layer.maxLoad = layer.minLoad = layer.entropy = layer.balanceLoss = layer.late = std::nullopt;
+    layer.maxLoad.beginLine(groups);
+    layer.minLoad = layer.entropy = layer.balanceLoss = layer.late = std::nullopt;
   }
   for (const auto &[key, values] : router.items()) {
     const auto number = layerOf(key);
@@ -40,15 +36,12 @@ void RouterFigures::add(int64_t step, const json &router) {
     }
     Layer &layer = kept[*number];
     layer.number = *number;
-    layer.loads.resize(groups.steps().size());
-    layer.maxLoad = numberAt(values, "max_load");
+    layer.maxLoad.beginLine(groups);
+    layer.maxLoad.set(step, numberAt(values, "max_load"));
     layer.minLoad = numberAt(values, "min_load");
     layer.entropy = numberAt(values, "entropy");
     layer.balanceLoss = numberAt(values, "balance_loss");
     layer.late = numberAt(values, "late");
-    if (layer.maxLoad && (!layer.highest || *layer.maxLoad > layer.highest->load))
-      layer.highest = {step, *layer.maxLoad};
-    layer.loads.back() = std::max(layer.loads.back(), layer.maxLoad);
   }
 }
 

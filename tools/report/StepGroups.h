@@ -14,12 +14,11 @@ class StepGroups {
 public:
   static constexpr size_t kMax = 64; // an even number
 
-  // Adds a line to the last group, or to a new one. If there were more than kMax groups, merges
-  // neighbours first and returns true: the caller must then call merge() for each series.
-  bool add(int64_t step) {
-    bool merges = false;
+  // Adds a line to the last group, or to a new one. Merges neighbours if there would be more than
+  // kMax groups.
+  void add(int64_t step) {
     if (last.empty() || inLast == size) {
-      if ((merges = last.size() == kMax)) {
+      if (last.size() == kMax) {
         for (size_t i = 0; i < kMax / 2; ++i)
           last[i] = last[2 * i + 1];
         last.resize(kMax / 2);
@@ -30,20 +29,44 @@ public:
     }
     last.back() = step;
     ++inLast;
-    return merges;
-  }
-  // Merges the values of kMax groups in pairs. The higher value of each pair stays.
-  static void merge(std::vector<std::optional<double>> &series) {
-    for (size_t i = 0; i < kMax / 2; ++i)
-      series[i] = std::max(series[2 * i], series[2 * i + 1]);
-    series.resize(kMax / 2);
   }
 
   const std::vector<int64_t> &steps() const { return last; } // the last step of each group
+  int64_t lastStep() const { return last.empty() ? 0 : last.back(); } // 0: no line
 
 private:
   std::vector<int64_t> last;
   int64_t size = 1, inLast = 0; // lines
+};
+
+// One quantity of the lines of a file, such as the update ratio of a tensor.
+struct StepSeries {
+  struct Highest {
+    int64_t step = 0;
+    double value = 0;
+  };
+  std::optional<double> latest;   // absent if the latest line has no value
+  std::optional<Highest> highest; // of all lines; of equal ones, the first
+  // The highest value of each group of lines; absent if no line has one.
+  std::vector<std::optional<double>> groups;
+
+  // Begins the line that was just added to `lines`.
+  void beginLine(const StepGroups &lines) {
+    if (groups.size() > lines.steps().size()) { // add() has merged neighbours
+      for (size_t i = 0; i < StepGroups::kMax / 2; ++i)
+        groups[i] = std::max(groups[2 * i], groups[2 * i + 1]);
+      groups.resize(StepGroups::kMax / 2);
+    }
+    groups.resize(lines.steps().size());
+    latest = std::nullopt;
+  }
+  // Sets the value of the latest line.
+  void set(int64_t step, std::optional<double> value) {
+    latest = value;
+    if (value && (!highest || *value > highest->value))
+      highest = {step, *value};
+    groups.back() = std::max(groups.back(), value);
+  }
 };
 
 } // namespace lmc

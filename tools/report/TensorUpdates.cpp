@@ -35,37 +35,27 @@ void TensorUpdates::read(std::string_view line) {
   };
   const json step = part("step"), ratios = part("update_ratio"), sizes = part("weight_rms");
   // The page's JavaScript has exact integers up to 2^53.
-  if (!step.is_number_integer() || step <= last || step > int64_t{1} << 53 || !ratios.is_object() ||
-      !sizes.is_object()) {
+  if (!step.is_number_integer() || step <= lastStep() || step > int64_t{1} << 53 ||
+      !ratios.is_object() || !sizes.is_object()) {
     ++damagedLines;
     return;
   }
-  beginLine(step.get<int64_t>());
+  tooMany = 0;
+  groups.add(step.get<int64_t>());
+  for (Tensor &tensor : kept) {
+    tensor.ratio.beginLine(groups);
+    tensor.lastRms = std::nullopt;
+  }
   for (const std::string &name : names) {
     Tensor *tensor = find(name);
     if (!tensor) {
       ++tooMany;
       continue;
     }
-    tensor->ratio = sizeAt(ratios, name);
+    tensor->ratio.set(lastStep(), sizeAt(ratios, name));
     tensor->lastRms = sizeAt(sizes, name);
     if (!tensor->firstRms)
       tensor->firstRms = tensor->lastRms;
-    if (tensor->ratio && (!tensor->highest || *tensor->ratio > tensor->highest->ratio))
-      tensor->highest = {last, *tensor->ratio};
-    tensor->ratios.back() = std::max(tensor->ratios.back(), tensor->ratio);
-  }
-}
-
-void TensorUpdates::beginLine(int64_t step) {
-  last = step;
-  tooMany = 0;
-  const bool merges = groups.add(step);
-  for (Tensor &tensor : kept) {
-    if (merges)
-      StepGroups::merge(tensor.ratios);
-    tensor.ratios.resize(groups.steps().size());
-    tensor.ratio = tensor.lastRms = std::nullopt;
   }
 }
 
@@ -79,7 +69,7 @@ TensorUpdates::Tensor *TensorUpdates::find(const std::string &name) {
     return nullptr;
   places.emplace(shown, kept.size());
   kept.emplace_back().name = shown;
-  kept.back().ratios.resize(groups.steps().size());
+  kept.back().ratio.beginLine(groups);
   return &kept.back();
 }
 

@@ -18,19 +18,11 @@ public:
   static constexpr size_t kMaxTensors = 1024; // the first ones are kept
   static constexpr size_t kMaxName = 400;     // bytes of a name
 
-  struct Highest {
-    int64_t step = 0;
-    double ratio = 0;
-  };
   struct Tensor {
     std::string name;
-    // L2 norm of the update / L2 norm of the weights before it, in the latest line. Absent if the
-    // weights were zero.
-    std::optional<double> ratio;
-    std::optional<Highest> highest;          // highest ratio of all lines; of equal ones, the first
+    // L2 norm of the update / L2 norm of the weights before it. Absent if the weights were zero.
+    StepSeries ratio;
     std::optional<double> firstRms, lastRms; // root mean square of weights in two lines
-    // The highest ratio of each group of lines; absent if no line has one.
-    std::vector<std::optional<double>> ratios;
   };
 
   explicit TensorUpdates(const std::string &folder) : file(folder + "/updates.jsonl") {}
@@ -40,21 +32,20 @@ public:
   Result<bool> update();
   const std::vector<Tensor> &tensors() const { return kept; } // in the order of the file
   const std::vector<int64_t> &groupSteps() const { return groups.steps(); }
-  int64_t lastStep() const { return last; }  // 0: no line
+  int64_t lastStep() const { return groups.lastStep(); } // 0: no line
   size_t leftOut() const { return tooMany; } // in the latest line
   // Returns the number of ignored lines, including an incomplete last line.
   int64_t damaged() const { return damagedLines + file.hasPart(); }
 
 private:
   void read(std::string_view line);
-  void beginLine(int64_t step);
   Tensor *find(const std::string &name);
 
   GrowingFile file;
   std::vector<Tensor> kept;
   std::map<std::string, size_t> places; // in `kept`, by name
   StepGroups groups;
-  int64_t last = 0, damagedLines = 0;
+  int64_t damagedLines = 0;
   size_t tooMany = 0;
 };
 

@@ -23,13 +23,13 @@ TEST(RouterFigures, KeepTheLatestStepAndTheHighestLoad) {
   const auto layers = figures.layers();
   ASSERT_EQ(layers.size(), 2u);
   EXPECT_EQ(layers[0]->number, 2);
-  EXPECT_EQ(layers[0]->maxLoad, std::nullopt) << "the latest step has no such layer";
-  EXPECT_EQ(layers[0]->highest->step, 1);
-  EXPECT_THAT(layers[0]->loads, ElementsAre(0.5, 0.125, std::nullopt));
+  EXPECT_EQ(layers[0]->maxLoad.latest, std::nullopt) << "the latest step has no such layer";
+  EXPECT_EQ(layers[0]->maxLoad.highest->step, 1);
+  EXPECT_THAT(layers[0]->maxLoad.groups, ElementsAre(0.5, 0.125, std::nullopt));
   EXPECT_EQ(layers[1]->number, 10);
   EXPECT_EQ(layers[1]->entropy, 1.0);
-  EXPECT_EQ(layers[1]->highest->load, 0.75);
-  EXPECT_THAT(layers[1]->loads, ElementsAre(0.25, 0.75, std::nullopt));
+  EXPECT_EQ(layers[1]->maxLoad.highest->value, 0.75);
+  EXPECT_THAT(layers[1]->maxLoad.groups, ElementsAre(0.25, 0.75, std::nullopt));
   EXPECT_THAT(figures.groupSteps(), ElementsAre(1, 2, 3));
   EXPECT_EQ(figures.lastStep(), 3);
 }
@@ -42,9 +42,9 @@ TEST(RouterFigures, HaveABoundedNumberOfPoints) {
   EXPECT_EQ(figures.groupSteps().size(), 63u); // groups of 16
   EXPECT_EQ(figures.groupSteps().front(), 16);
   EXPECT_EQ(figures.groupSteps().back(), 1000);
-  ASSERT_EQ(layers[0]->loads.size(), 63u);
+  ASSERT_EQ(layers[0]->maxLoad.groups.size(), 63u);
   for (size_t i = 0; i < 63; ++i)
-    EXPECT_EQ(layers[0]->loads[i], i == 500 / 16 ? 0.9 : 0.3) << i;
+    EXPECT_EQ(layers[0]->maxLoad.groups[i], i == 500 / 16 ? 0.9 : 0.3) << i;
 }
 
 TEST(RouterFigures, TakeNothingElse) {
@@ -59,7 +59,7 @@ TEST(RouterFigures, TakeNothingElse) {
                   {"5", {{"max_load", "<b>"}}}});
   ASSERT_EQ(figures.layers().size(), 1u);
   EXPECT_EQ(figures.layers()[0]->number, 5);
-  EXPECT_EQ(figures.layers()[0]->maxLoad, std::nullopt);
+  EXPECT_EQ(figures.layers()[0]->maxLoad.latest, std::nullopt);
   json many = json::object();
   for (size_t layer = 0; layer < RouterFigures::kMaxLayers + 9; ++layer)
     many[std::to_string(layer)] = router(0.5);

@@ -47,16 +47,16 @@ TEST(TensorUpdates, ReadsRatiosAndSizesInTheOrderOfTheFile) {
   ASSERT_EQ(run.updates.tensors().size(), 2u);
   const auto &z = run.updates.tensors()[0], &a = run.updates.tensors()[1];
   EXPECT_EQ(z.name, "z");
-  EXPECT_EQ(z.ratio, 0.25);
-  EXPECT_EQ(z.highest->step, 3);
-  EXPECT_EQ(z.highest->ratio, 0.5);
+  EXPECT_EQ(z.ratio.latest, 0.25);
+  EXPECT_EQ(z.ratio.highest->step, 3);
+  EXPECT_EQ(z.ratio.highest->value, 0.5);
   EXPECT_EQ(z.firstRms, 2);
   EXPECT_EQ(z.lastRms, 3);
-  EXPECT_EQ(z.ratios, (std::vector<std::optional<double>>{0.5, 0.25}));
-  EXPECT_EQ(a.ratio, 0.125);
-  EXPECT_EQ(a.highest->step, 5);
+  EXPECT_EQ(z.ratio.groups, (std::vector<std::optional<double>>{0.5, 0.25}));
+  EXPECT_EQ(a.ratio.latest, 0.125);
+  EXPECT_EQ(a.ratio.highest->step, 5);
   EXPECT_EQ(a.firstRms, 7);
-  EXPECT_EQ(a.ratios, (std::vector<std::optional<double>>{std::nullopt, 0.125}));
+  EXPECT_EQ(a.ratio.groups, (std::vector<std::optional<double>>{std::nullopt, 0.125}));
   EXPECT_EQ(run.updates.groupSteps(), (std::vector<int64_t>{3, 5}));
   EXPECT_EQ(run.updates.lastStep(), 5);
 }
@@ -70,15 +70,15 @@ TEST(TensorUpdates, KeepsTheHighestRatioOfEachGroupOfALongRun) {
   run.add(text);
   run.read();
   const auto &tensor = run.updates.tensors()[0];
-  EXPECT_EQ(tensor.highest->step, 7777);
-  EXPECT_EQ(tensor.highest->ratio, 9.0);
+  EXPECT_EQ(tensor.ratio.highest->step, 7777);
+  EXPECT_EQ(tensor.ratio.highest->value, 9.0);
   // Groups have 256 lines, the least power of two with which 64 groups hold 10,000.
   const auto &steps = run.updates.groupSteps();
   ASSERT_EQ(steps.size(), 40u);
-  ASSERT_EQ(tensor.ratios.size(), 40u);
+  ASSERT_EQ(tensor.ratio.groups.size(), 40u);
   for (size_t i = 0; i < steps.size(); ++i) {
     EXPECT_EQ(steps[i], std::min<int64_t>(256 * (int64_t(i) + 1), 10000));
-    EXPECT_EQ(tensor.ratios[i], i == 7776 / 256 ? 9.0 : 0.001 * 9) << i;
+    EXPECT_EQ(tensor.ratio.groups[i], i == 7776 / 256 ? 9.0 : 0.001 * 9) << i;
   }
 }
 
@@ -87,12 +87,12 @@ TEST(TensorUpdates, ReadsAnewWhenLinesWereTakenBack) {
   const std::string first = updatesLine(2, R"("a":0.5)", R"("a":1)");
   run.add(first + updatesLine(4, R"("a":8)", R"("a":1)") + "x\n");
   run.read();
-  EXPECT_EQ(run.updates.tensors()[0].highest->ratio, 8);
+  EXPECT_EQ(run.updates.tensors()[0].ratio.highest->value, 8);
   EXPECT_EQ(run.updates.damaged(), 1);
   std::filesystem::resize_file(run.path, first.size());
   run.read();
-  EXPECT_EQ(run.updates.tensors()[0].highest->step, 2);
-  EXPECT_EQ(run.updates.tensors()[0].ratio, 0.5);
+  EXPECT_EQ(run.updates.tensors()[0].ratio.highest->step, 2);
+  EXPECT_EQ(run.updates.tensors()[0].ratio.latest, 0.5);
   EXPECT_EQ(run.updates.groupSteps(), std::vector<int64_t>{2});
   EXPECT_EQ(run.updates.damaged(), 0);
   std::filesystem::remove(run.path);
@@ -125,10 +125,10 @@ TEST(TensorUpdates, LeavesOutAndCountsDamagedLines) {
   EXPECT_EQ(run.updates.damaged(), int64_t(std::size(damaged)) + 1);
   EXPECT_EQ(run.updates.lastStep(), 5);
   ASSERT_EQ(run.updates.tensors().size(), 3u);
-  EXPECT_EQ(run.updates.tensors()[0].highest->ratio, 0.5);
-  EXPECT_EQ(run.updates.tensors()[0].ratio, std::nullopt);
+  EXPECT_EQ(run.updates.tensors()[0].ratio.highest->value, 0.5);
+  EXPECT_EQ(run.updates.tensors()[0].ratio.latest, std::nullopt);
   EXPECT_EQ(run.updates.tensors()[0].lastRms, std::nullopt);
-  EXPECT_EQ(run.updates.tensors()[1].highest.has_value(), false);
+  EXPECT_EQ(run.updates.tensors()[1].ratio.highest.has_value(), false);
   EXPECT_EQ(run.updates.tensors()[2].lastRms, 2);
 }
 
@@ -142,8 +142,8 @@ TEST(TensorUpdates, KeepsABoundedNumberOfTensors) {
   EXPECT_EQ(run.updates.tensors().size(), TensorUpdates::kMaxTensors);
   EXPECT_EQ(run.updates.tensors()[1023].name, "1023");
   EXPECT_EQ(run.updates.leftOut(), 1u);
-  EXPECT_EQ(run.updates.tensors()[0].ratio, 2);
-  EXPECT_EQ(run.updates.tensors()[1].ratio, std::nullopt); // the latest line does not have it
+  EXPECT_EQ(run.updates.tensors()[0].ratio.latest, 2);
+  EXPECT_EQ(run.updates.tensors()[1].ratio.latest, std::nullopt) << "not in the latest line";
 }
 
 } // namespace
