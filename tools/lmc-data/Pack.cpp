@@ -382,8 +382,7 @@ Result<std::unique_ptr<TokenOutput>> openOutput(const PackOptions &options, cons
   const TokenFileWriter::Options format{packing.vocabulary, endOfDocument(packing),
                                         options.megatron, packing.bytesOfTokens,
                                         packing.tokenizerHash};
-  LMC_LET(writer, saved ? TokenFileWriter::resume(folder, format, *saved)
-                        : TokenFileWriter::create(folder, format));
+  LMC_LET(writer, TokenFileWriter::create(folder, format, saved));
   if (!packing.tokenizer)
     return std::unique_ptr<TokenOutput>(
         std::make_unique<ByteOutput>(std::move(*writer), endOfDocument(packing)));

@@ -265,19 +265,11 @@ TokenFileWriter::TokenFileWriter() : state(std::make_unique<State>()) {}
 TokenFileWriter::~TokenFileWriter() = default;
 
 Result<std::unique_ptr<TokenFileWriter>>
-TokenFileWriter::create(std::shared_ptr<PartialFolder> folder, const Options &options) {
+TokenFileWriter::create(std::shared_ptr<PartialFolder> folder, const Options &options,
+                        const Saved *saved) {
   std::unique_ptr<TokenFileWriter> writer(new TokenFileWriter());
   LMC_TRY(writer->state->open(std::move(folder), options));
-  LMC_TRY(writer->state->create());
-  return writer;
-}
-
-Result<std::unique_ptr<TokenFileWriter>>
-TokenFileWriter::resume(std::shared_ptr<PartialFolder> folder, const Options &options,
-                        const Saved &saved) {
-  std::unique_ptr<TokenFileWriter> writer(new TokenFileWriter());
-  LMC_TRY(writer->state->open(std::move(folder), options));
-  LMC_TRY(writer->state->resume(saved));
+  LMC_TRY(saved ? writer->state->resume(*saved) : writer->state->create());
   return writer;
 }
 

@@ -28,23 +28,20 @@ public:
     // LmcTokenHeader::tokenizer. If it is not 0, `bytesOfTokens` must be set.
     uint64_t tokenizer = 0;
   };
-  // Empties the folder and begins a file. An existing file PATH is unchanged. Errors: PATH or its
-  // index is not a regular file; PartialFolder::empty() fails; with `megatron`, PATH does not end
-  // in ".bin".
-  static Result<std::unique_ptr<TokenFileWriter>> create(std::shared_ptr<PartialFolder> folder,
-                                                         const Options &options);
-
   // What save() has certainly put on the disk.
   struct Saved {
     uint64_t tokens = 0, documents = 0;
     std::string hash; // the state of the checksum, in hexadecimal
   };
-  // Continues the file of an interrupted process, which had the same `options`, after the tokens
-  // that `saved` counts. Error: the folder has less than `saved` counts.
-  static Result<std::unique_ptr<TokenFileWriter>>
-  resume(std::shared_ptr<PartialFolder> folder, const Options &options, const Saved &saved);
+  // Empties the folder and begins a file. With `saved`, continues the file of an interrupted
+  // process, which had the same `options`. An existing file PATH is unchanged. Errors: PATH or its
+  // index is not a regular file; PartialFolder::empty() fails; with `megatron`, PATH does not end
+  // in ".bin"; the folder has less than `saved` counts.
+  static Result<std::unique_ptr<TokenFileWriter>> create(std::shared_ptr<PartialFolder> folder,
+                                                         const Options &options,
+                                                         const Saved *saved = nullptr);
 
-  // Removes the folder if neither release() nor save() was called. resume() needs a saved folder.
+  // Removes the folder if neither release() nor save() was called.
   ~TokenFileWriter();
 
   // Makes the next appended token the start of a document. Documents without tokens are left out.

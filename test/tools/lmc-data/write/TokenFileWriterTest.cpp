@@ -171,7 +171,7 @@ TEST_F(TokenFileWriterTest, GoesOnAfterWhatWasSaved) {
       add(**writer, {1, 2, 3});
       EXPECT_TRUE((*writer)->save());
       writer->reset();
-      writer = TokenFileWriter::resume(*PartialFolder::lock(path("a.bin")), options, *saved);
+      writer = TokenFileWriter::create(*PartialFolder::lock(path("a.bin")), options, &*saved);
       EXPECT_TRUE(writer) << writer.error().message;
       EXPECT_EQ((*writer)->documents(), 31u);
     }
@@ -191,7 +191,7 @@ TEST_F(TokenFileWriterTest, RefusesToGoOnWithLessThanWasSaved) {
   ASSERT_TRUE(saved);
   writer.reset();
   std::filesystem::resize_file(path("a.bin.partial/tokens"), 66);
-  auto resumed = TokenFileWriter::resume(*PartialFolder::lock(path("a.bin")), {256}, *saved);
+  auto resumed = TokenFileWriter::create(*PartialFolder::lock(path("a.bin")), {256}, &*saved);
   ASSERT_FALSE(resumed);
   EXPECT_THAT(resumed.error().message, HasSubstr("a.bin.partial: has less than was saved"));
 }
