@@ -3,15 +3,26 @@
 
 #include <filesystem>
 #include <string>
+#include <system_error>
 
 namespace lmc {
 
 // Returns the folder of the running program's file, after following symbolic links.
-std::filesystem::path programFolder();
+inline std::filesystem::path programFolder() {
+  std::error_code failed;
+  return std::filesystem::read_symlink("/proc/self/exe", failed).parent_path();
+}
 
 // If pip has installed this program, returns the path of a file of another Python package, which
 // need not exist; else "". `name` is relative to the folder of all packages (site-packages):
 // "nvidia/cu13/lib/libnvrtc.so.13".
-std::string fileOfPythonPackage(const std::string &name);
+inline std::string fileOfPythonPackage(const std::string &name) {
+  // The folder of the Python package `lmc`, whose folder `bin` has this program.
+  const std::filesystem::path package = programFolder().parent_path();
+  std::error_code failed;
+  if (!std::filesystem::exists(package / "__init__.py", failed))
+    return "";
+  return (package.parent_path() / name).lexically_normal().string();
+}
 
 } // namespace lmc
