@@ -8,14 +8,14 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <map>
+#include <vector>
 
 namespace lmc {
 
 static constexpr uint64_t kMaximumBytes = 64 << 20;
 
 static void addNumbers(const nlohmann::json &value, const std::string &name,
-                       std::map<std::string, double> &to) {
+                       EvaluationResults &to) {
   if (value.is_object())
     for (const auto &[key, inner] : value.items())
       addNumbers(inner, name.empty() ? key : name + "/" + key, to);
@@ -35,7 +35,7 @@ Result<EvaluationResults> readEvaluation(const std::string &folder) {
   if (failed)
     return machineError("cannot read {}: {}", folder, failed.message());
   std::ranges::sort(files);
-  std::map<std::string, double> numbers;
+  EvaluationResults numbers;
   for (const std::string &file : files) {
     const auto json = readJsonObject(file, kMaximumBytes);
     if (!json)
@@ -43,7 +43,7 @@ Result<EvaluationResults> readEvaluation(const std::string &folder) {
     const auto results = json->find("results");
     addNumbers(results != json->end() && results->is_object() ? *results : *json, "", numbers);
   }
-  return EvaluationResults(numbers.begin(), numbers.end());
+  return numbers;
 }
 
 } // namespace lmc

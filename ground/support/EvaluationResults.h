@@ -3,17 +3,16 @@
 
 #include "ground/support/Result.h"
 
+#include <map>
 #include <string>
-#include <utility>
-#include <vector>
 
 namespace lmc {
 
 // The name of an empty file there, which exists once the command has ended with exit code 0.
 inline constexpr const char *kEvaluationComplete = "complete";
 
-// Numbers by name, such as "hellaswag/acc,none", in the order of their names.
-using EvaluationResults = std::vector<std::pair<std::string, double>>;
+// Numbers by name, such as "hellaswag/acc,none".
+using EvaluationResults = std::map<std::string, double>;
 
 // The maximum number of results that are read.
 inline constexpr size_t kMaxEvaluationResults = 1000;

@@ -116,9 +116,9 @@ std::vector<std::pair<std::string, double>> scalarsOf(const StepRecord &record) 
   return scalars;
 }
 
-// Returns the record of an Event with scalars. `prefix` is put before each tag.
-static std::string scalarRecord(int64_t step, const std::string &prefix,
-                                const std::vector<std::pair<std::string, double>> &scalars) {
+// Returns the record of an Event with scalars, which are pairs of a tag and a number. `prefix` is
+// put before each tag.
+static std::string scalarRecord(int64_t step, const std::string &prefix, const auto &scalars) {
   std::string summary;
   for (const auto &[tag, number] : scalars) {
     std::string value;
