@@ -291,12 +291,39 @@ class Products::Trial {
 public:
   // Allocates memory for the largest of `shapes`.
   static Result<Trial> prepare(const Driver &driver, const Gpu &gpu,
-                               const std::vector<ProductShape> &shapes, CUstream stream);
-  // Fills all inputs with random values of type `dtype` between -1/2 and 1/2.
-  Result<void> fill(plan::DType dtype);
-  // Runs an algorithm once. Returns the reason why it cannot be used, or "": it does not run, or
-  // one of 24 elements of the result is wrong. Error: the GPU failed.
-  Result<std::string> tryOut(const Product &product, const cublasLtMatmulAlgo_t &algorithm);
+                               const std::vector<ProductShape> &shapes, CUstream stream) {
+    Trial trial(driver, stream);
+    uint64_t a = 0, b = 0, d = 0, bias = 0, residual = 0, workspace = 0, row = 0;
+    auto most = [](uint64_t &bytes, uint64_t elements, plan::DType dtype) {
+      bytes = std::max(bytes, (elements * byteWidth(dtype) + 255) / 256 * 256);
+    };
+    for (const ProductShape &shape : shapes) {
+      most(a, shape.batch * shape.m * shape.k, shape.input);
+      most(b, shape.batch * shape.k * shape.n, shape.input);
+      most(d, shape.batch * shape.m * shape.n, shape.output);
+      most(bias, shape.n, shape.bias);
+      most(row, shape.n, shape.output);
+      if (shape.residual)
+        most(residual, shape.m * shape.n, shape.output);
+      workspace = std::max(workspace, shape.workspaceBytes);
+    }
+    const uint64_t total = a + b + d + bias + residual + workspace;
+    CUdeviceptr at = 0;
+    LMC_TRY(gpu.requireFree(total, "to try matrix products"));
+    LMC_CUDA(driver, cuMemAlloc(&at, total),
+             fmt::format("allocate {} bytes to try matrix products", total));
+    trial.memory = DeviceMemory(driver, at);
+    const CUdeviceptr others = at + a + b + d;
+    trial.addresses = {at, at + a, at + a + b, others, others + bias + residual, others + bias};
+    trial.inputBytes = a + b;
+    trial.biasBytes = bias;
+    trial.residualBytes = residual;
+    LMC_TRY(allocatePinned(driver, kPatternBytes, "allocate pinned memory", trial.pattern));
+    LMC_TRY(allocatePinned(driver, 3 * row, "allocate pinned memory", trial.rows));
+    for (Event *event : {&trial.begin, &trial.end})
+      LMC_TRY(makeEvent(driver, /*timed=*/true, *event));
+    return trial;
+  }
 
   Trial(Trial &&) = default;
   // Waits until the GPU no longer uses the memory.
@@ -305,15 +332,147 @@ public:
       (void)driver->cuStreamSynchronize(stream);
   }
 
-  ProductAddresses addresses;
-  Event begin, end;
+  // Fills all inputs with random values of type `dtype` between -1/2 and 1/2.
+  Result<void> fill(plan::DType dtype) {
+    // The stream may still read the pattern of an earlier call.
+    LMC_CUDA(*driver, cuStreamSynchronize(stream), "wait for the GPU");
+    const uint64_t width = byteWidth(dtype);
+    auto *bytes = static_cast<char *>(pattern.get());
+    std::mt19937 generator(1);
+    std::uniform_real_distribution<float> uniform(-0.5f, 0.5f);
+    values.resize(kPatternBytes / width);
+    for (double &value : values)
+      value = uniform(generator);
+    if (!convertFloats(plan::DType::F64, values.data(), dtype, bytes, values.size()) ||
+        !convertFloats(dtype, bytes, plan::DType::F64, values.data(), values.size()))
+      return failed("only floating-point matrices can be multiplied");
+    // These are the largest primes below 2^17, 2^18 and 2^19, the numbers of elements of the
+    // pattern.
+    period = width == 8 ? 131071 : width == 4 ? 262139 : 524287;
+    for (auto [to, count, step] : {std::tuple(addresses.a, inputBytes, period * width),
+                                   std::tuple(addresses.residual, residualBytes, residualPeriod()),
+                                   std::tuple(addresses.bias, biasBytes, kPatternBytes)})
+      for (uint64_t at = 0; at < count; at += step)
+        LMC_CUDA(*driver, cuMemcpyHtoDAsync(to + at, bytes, std::min(step, count - at), stream),
+                 "copy random values");
+    return {};
+  }
+
+  // Runs an algorithm once. Returns the reason why it cannot be used, or "": it does not run, or
+  // one of 24 elements of the result is wrong. Error: the GPU failed.
+  Result<std::string> tryOut(const Product &product, const cublasLtMatmulAlgo_t &algorithm) {
+    const ProductShape &shape = product.shape();
+    const uint64_t width = byteWidth(shape.output), rowBytes = shape.n * width;
+    expect(shape);
+    if (shape.accumulate)
+      LMC_CUDA(*driver, cuMemsetD8Async(addresses.d, 0, shape.batch * shape.m * rowBytes, stream),
+               "set memory to zeros");
+    const cublasStatus_t status = product.multiply(addresses, algorithm, stream);
+    const Result<void> enqueued = product.check(status);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+        status == CUBLAS_STATUS_ARCH_MISMATCH)
+      return enqueued.error().message;
+    LMC_TRY(enqueued);
+    auto *copied = static_cast<char *>(rows.get());
+    for (uint64_t row = 0; row < 3; ++row)
+      LMC_CUDA(*driver,
+               cuMemcpyDtoHAsync(copied + row * rowBytes,
+                                 addresses.d + rowsOf(shape)[row] * rowBytes, rowBytes, stream),
+               "copy sums");
+    LMC_CUDA(*driver, cuStreamSynchronize(stream), product.text());
+    for (const Expected &element : expected) {
+      const double found =
+          elementAt(shape.output, copied + element.row * rowBytes + element.column * width);
+      if (!(std::abs(found - element.value) <= element.allowed))
+        return fmt::format(
+            "cuBLASLt cannot {}: element [{}, {}] of the result is {:.9g}, and must be "
+            "{:.9g}",
+            product.text(), rowsOf(shape)[element.row], element.column, found, element.value);
+    }
+    return std::string();
+  }
+
+  // Returns the mean time of `runs` consecutive runs, in seconds.
+  Result<double> secondsOf(const Product &product, const cublasLtMatmulAlgo_t &algorithm,
+                           int runs) const {
+    LMC_CUDA(*driver, cuEventRecord(begin.get(), stream), "time a matrix product");
+    for (int i = 0; i < runs; ++i)
+      LMC_TRY(run(product, algorithm));
+    LMC_CUDA(*driver, cuEventRecord(end.get(), stream), "time a matrix product");
+    LMC_CUDA(*driver, cuEventSynchronize(end.get()), product.text());
+    float milliseconds = 0;
+    LMC_CUDA(*driver, cuEventElapsedTime(&milliseconds, begin.get(), end.get()),
+             "time a matrix product");
+    return milliseconds * 1e-3 / runs;
+  }
+
+  Result<void> run(const Product &product, const cublasLtMatmulAlgo_t &algorithm) const {
+    return product.run(addresses, algorithm, stream);
+  }
 
 private:
   Trial(const Driver &driver, CUstream stream) : driver(&driver), stream(stream) {}
 
+  // Returns the period of the residual in bytes: a prime number of f64 or f32 elements.
+  uint64_t residualPeriod() const { return period == 131071 ? 131071 * 8 : 262139 * 4; }
+
+  // Returns which of the batch x m rows of d are checked.
+  static std::array<uint64_t, 3> rowsOf(const ProductShape &shape) {
+    const uint64_t all = shape.batch * shape.m;
+    return {0, all * 5 / 8, all - 1};
+  }
+
+  // Computes `expected` for a shape.
+  //
+  // A sum of k terms in f32 has an error of about sqrt(k) 2^-24 times the sum of the terms'
+  // absolute values; eight times that is allowed. Tensor cores also truncate sums of a few products
+  // to f32, and these errors do not cancel. On an H100, a sum of 32768 positive products of bf16
+  // had a relative error of 1.4e-4, which is k 2^-28; four times that is allowed.
+  void expect(const ProductShape &shape) {
+    if (!expected.empty() && expectedOf == shape)
+      return;
+    expectedOf = shape;
+    expected.clear();
+    const uint64_t m = shape.m, n = shape.n, k = shape.k;
+    const uint64_t firstOfB = (addresses.b - addresses.a) / byteWidth(shape.input);
+    const double ofSums = shape.input == plan::DType::F64 ? 0x1p-53 : 0x1p-24;
+    const double ofResult = shape.output == plan::DType::BF16 ? 0x1p-8 : ofSums;
+    const double ofCuts = shape.input == plan::DType::BF16 ? 4 * double(shape.k) * 0x1p-28 : 0.0;
+    const char *random = static_cast<const char *>(pattern.get());
+    std::mt19937 generator(1);
+    for (uint64_t row = 0; row < 3; ++row)
+      for (int sample = 0; sample < 8; ++sample) {
+        const uint64_t number = rowsOf(shape)[row] / m, i = rowsOf(shape)[row] % m;
+        const uint64_t j = sample == 0 ? 0 : sample == 1 ? n - 1 : generator() % n;
+        double sum = 0, absolute = 0;
+        auto add = [&](double term) {
+          sum += term;
+          absolute += std::abs(term);
+        };
+        for (uint64_t t = 0; t < k; ++t) {
+          const uint64_t atA = number * m * k + (shape.transposeA ? t * m + i : i * k + t);
+          const uint64_t atB = number * k * n + (shape.transposeB ? j * k + t : t * n + j);
+          add(values[atA % period] * values[(firstOfB + atB) % period]);
+        }
+        if (shape.hasBias) {
+          const uint64_t byte = j * byteWidth(shape.bias) % kPatternBytes;
+          add(elementAt(shape.bias, random + byte));
+        }
+        if (shape.residual) {
+          const uint64_t byte = (i * n + j) * byteWidth(shape.output) % residualPeriod();
+          add(elementAt(shape.output, random + byte));
+        }
+        const double rounding =
+            (8 * std::sqrt(static_cast<double>(k)) * ofSums + ofCuts) * absolute;
+        expected.push_back({row, j, sum, rounding + 2 * ofResult * std::abs(sum)});
+      }
+  }
+
   const Driver *driver;
   CUstream stream;
   DeviceMemory memory;
+  Event begin, end;
+  ProductAddresses addresses;
   PinnedMemory pattern; // random values, of which copies fill the inputs
   PinnedMemory rows;    // three rows of a result
   static constexpr uint64_t kPatternBytes = 1 << 20;
@@ -322,8 +481,6 @@ private:
   // The elements of a and b repeat after this number of elements. It is a prime number, so that no
   // two rows are equal: an algorithm that confuses rows would otherwise pass the check.
   uint64_t period = 1;
-  // Returns the period of the residual in bytes: a prime number of f64 or f32 elements.
-  uint64_t residualPeriod() const { return period == 131071 ? 131071 * 8 : 262139 * 4; }
 
   // An element of a result that is checked. `row` is its number among the three rows; `allowed` is
   // the maximum difference from `value`.
@@ -331,152 +488,9 @@ private:
     uint64_t row, column;
     double value, allowed;
   };
-  // Returns which of the batch x m rows of d are checked.
-  static std::array<uint64_t, 3> rowsOf(const ProductShape &shape) {
-    const uint64_t all = shape.batch * shape.m;
-    return {0, all * 5 / 8, all - 1};
-  }
-  // Computes `expected` for a shape.
-  void expect(const ProductShape &shape);
   ProductShape expectedOf;
   std::vector<Expected> expected;
 };
-
-Result<Products::Trial> Products::Trial::prepare(const Driver &driver, const Gpu &gpu,
-                                                 const std::vector<ProductShape> &shapes,
-                                                 CUstream stream) {
-  Trial trial(driver, stream);
-  uint64_t a = 0, b = 0, d = 0, bias = 0, residual = 0, workspace = 0, row = 0;
-  auto most = [](uint64_t &bytes, uint64_t elements, plan::DType dtype) {
-    bytes = std::max(bytes, (elements * byteWidth(dtype) + 255) / 256 * 256);
-  };
-  for (const ProductShape &shape : shapes) {
-    most(a, shape.batch * shape.m * shape.k, shape.input);
-    most(b, shape.batch * shape.k * shape.n, shape.input);
-    most(d, shape.batch * shape.m * shape.n, shape.output);
-    most(bias, shape.n, shape.bias);
-    most(row, shape.n, shape.output);
-    if (shape.residual)
-      most(residual, shape.m * shape.n, shape.output);
-    workspace = std::max(workspace, shape.workspaceBytes);
-  }
-  const uint64_t total = a + b + d + bias + residual + workspace;
-  CUdeviceptr at = 0;
-  LMC_TRY(gpu.requireFree(total, "to try matrix products"));
-  LMC_CUDA(driver, cuMemAlloc(&at, total),
-           fmt::format("allocate {} bytes to try matrix products", total));
-  trial.memory = DeviceMemory(driver, at);
-  const CUdeviceptr others = at + a + b + d;
-  trial.addresses = {at, at + a, at + a + b, others, others + bias + residual, others + bias};
-  trial.inputBytes = a + b;
-  trial.biasBytes = bias;
-  trial.residualBytes = residual;
-  LMC_TRY(allocatePinned(driver, kPatternBytes, "allocate pinned memory", trial.pattern));
-  LMC_TRY(allocatePinned(driver, 3 * row, "allocate pinned memory", trial.rows));
-  for (Event *event : {&trial.begin, &trial.end})
-    LMC_TRY(makeEvent(driver, /*timed=*/true, *event));
-  return trial;
-}
-
-Result<void> Products::Trial::fill(plan::DType dtype) {
-  // The stream may still read the pattern of an earlier call.
-  LMC_CUDA(*driver, cuStreamSynchronize(stream), "wait for the GPU");
-  const uint64_t width = byteWidth(dtype);
-  auto *bytes = static_cast<char *>(pattern.get());
-  std::mt19937 generator(1);
-  std::uniform_real_distribution<float> uniform(-0.5f, 0.5f);
-  values.resize(kPatternBytes / width);
-  for (double &value : values)
-    value = uniform(generator);
-  if (!convertFloats(plan::DType::F64, values.data(), dtype, bytes, values.size()) ||
-      !convertFloats(dtype, bytes, plan::DType::F64, values.data(), values.size()))
-    return failed("only floating-point matrices can be multiplied");
-  // These are the largest primes below 2^17, 2^18 and 2^19, the numbers of elements of the pattern.
-  period = width == 8 ? 131071 : width == 4 ? 262139 : 524287;
-  for (auto [to, count, step] : {std::tuple(addresses.a, inputBytes, period * width),
-                                 std::tuple(addresses.residual, residualBytes, residualPeriod()),
-                                 std::tuple(addresses.bias, biasBytes, kPatternBytes)})
-    for (uint64_t at = 0; at < count; at += step)
-      LMC_CUDA(*driver, cuMemcpyHtoDAsync(to + at, bytes, std::min(step, count - at), stream),
-               "copy random values");
-  return {};
-}
-
-// A sum of k terms in f32 has an error of about sqrt(k) 2^-24 times the sum of the terms' absolute
-// values; eight times that is allowed. Tensor cores also truncate sums of a few products to f32,
-// and these errors do not cancel. On an H100, a sum of 32768 positive products of bf16 had a
-// relative error of 1.4e-4, which is k 2^-28; four times that is allowed.
-void Products::Trial::expect(const ProductShape &shape) {
-  if (!expected.empty() && expectedOf == shape)
-    return;
-  expectedOf = shape;
-  expected.clear();
-  const uint64_t m = shape.m, n = shape.n, k = shape.k;
-  const uint64_t firstOfB = (addresses.b - addresses.a) / byteWidth(shape.input);
-  const double ofSums = shape.input == plan::DType::F64 ? 0x1p-53 : 0x1p-24;
-  const double ofResult = shape.output == plan::DType::BF16 ? 0x1p-8 : ofSums;
-  const double ofCuts = shape.input == plan::DType::BF16 ? 4 * double(shape.k) * 0x1p-28 : 0.0;
-  const char *random = static_cast<const char *>(pattern.get());
-  std::mt19937 generator(1);
-  for (uint64_t row = 0; row < 3; ++row)
-    for (int sample = 0; sample < 8; ++sample) {
-      const uint64_t number = rowsOf(shape)[row] / m, i = rowsOf(shape)[row] % m;
-      const uint64_t j = sample == 0 ? 0 : sample == 1 ? n - 1 : generator() % n;
-      double sum = 0, absolute = 0;
-      auto add = [&](double term) {
-        sum += term;
-        absolute += std::abs(term);
-      };
-      for (uint64_t t = 0; t < k; ++t) {
-        const uint64_t atA = number * m * k + (shape.transposeA ? t * m + i : i * k + t);
-        const uint64_t atB = number * k * n + (shape.transposeB ? j * k + t : t * n + j);
-        add(values[atA % period] * values[(firstOfB + atB) % period]);
-      }
-      if (shape.hasBias) {
-        const uint64_t byte = j * byteWidth(shape.bias) % kPatternBytes;
-        add(elementAt(shape.bias, random + byte));
-      }
-      if (shape.residual) {
-        const uint64_t byte = (i * n + j) * byteWidth(shape.output) % residualPeriod();
-        add(elementAt(shape.output, random + byte));
-      }
-      const double rounding = (8 * std::sqrt(static_cast<double>(k)) * ofSums + ofCuts) * absolute;
-      expected.push_back({row, j, sum, rounding + 2 * ofResult * std::abs(sum)});
-    }
-}
-
-Result<std::string> Products::Trial::tryOut(const Product &product,
-                                            const cublasLtMatmulAlgo_t &algorithm) {
-  const ProductShape &shape = product.shape();
-  const uint64_t width = byteWidth(shape.output), rowBytes = shape.n * width;
-  expect(shape);
-  if (shape.accumulate)
-    LMC_CUDA(*driver, cuMemsetD8Async(addresses.d, 0, shape.batch * shape.m * rowBytes, stream),
-             "set memory to zeros");
-  const cublasStatus_t status = product.multiply(addresses, algorithm, stream);
-  const Result<void> enqueued = product.check(status);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
-      status == CUBLAS_STATUS_ARCH_MISMATCH)
-    return enqueued.error().message;
-  LMC_TRY(enqueued);
-  auto *copied = static_cast<char *>(rows.get());
-  for (uint64_t row = 0; row < 3; ++row)
-    LMC_CUDA(*driver,
-             cuMemcpyDtoHAsync(copied + row * rowBytes, addresses.d + rowsOf(shape)[row] * rowBytes,
-                               rowBytes, stream),
-             "copy sums");
-  LMC_CUDA(*driver, cuStreamSynchronize(stream), product.text());
-  for (const Expected &element : expected) {
-    const double found =
-        elementAt(shape.output, copied + element.row * rowBytes + element.column * width);
-    if (!(std::abs(found - element.value) <= element.allowed))
-      return fmt::format(
-          "cuBLASLt cannot {}: element [{}, {}] of the result is {:.9g}, and must be "
-          "{:.9g}",
-          product.text(), rowsOf(shape)[element.row], element.column, found, element.value);
-  }
-  return std::string();
-}
 
 // Returns the 64 bytes of an algorithm in hexadecimal. By cuBLASLt's manual they may be stored and
 // used again with the same release of the library.
@@ -518,26 +532,13 @@ GemmKey Products::keyOf(const ProductShape &shape) const {
                   shape.residual ? fmt::format("/{}", shape.alignC) : "", shape.workspaceBytes)};
 }
 
-Result<double> Products::secondsOf(const Product &product, const cublasLtMatmulAlgo_t &algorithm,
-                                   const Trial &trial, int runs, CUstream stream) {
-  LMC_CUDA(driver, cuEventRecord(trial.begin.get(), stream), "time a matrix product");
-  for (int i = 0; i < runs; ++i)
-    LMC_TRY(product.run(trial.addresses, algorithm, stream));
-  LMC_CUDA(driver, cuEventRecord(trial.end.get(), stream), "time a matrix product");
-  LMC_CUDA(driver, cuEventSynchronize(trial.end.get()), product.text());
-  float milliseconds = 0;
-  LMC_CUDA(driver, cuEventElapsedTime(&milliseconds, trial.begin.get(), trial.end.get()),
-           "time a matrix product");
-  return milliseconds * 1e-3 / runs;
-}
-
 // The number of proposals that are timed, and the times of the phases. A GPU lowers its clock under
 // load, on which the order of the algorithms depends. So the GPU works for kWarmSeconds before the
 // first timing, and for kHeatSeconds before each.
 static constexpr int kCandidates = 8, kRounds = 3;
 static constexpr double kWarmSeconds = 0.5, kHeatSeconds = 3e-3, kRoundSeconds = 2e-3;
 
-Result<GemmChoice> Products::measure(const Product &product, Trial &trial, CUstream stream) {
+Result<GemmChoice> Products::measure(const Product &product, Trial &trial) {
   LMC_LET(candidates, product.candidates(kCandidates));
   // The first run of a proposal also loads its code.
   const size_t proposed = candidates->size();
@@ -551,11 +552,11 @@ Result<GemmChoice> Products::measure(const Product &product, Trial &trial, CUstr
     return Error{leftOut.back(), ExitCode::Failure};
   *candidates = std::move(good);
   for (double worked = 0; !warm && worked < kWarmSeconds;) {
-    LMC_LET(seconds, secondsOf(product, candidates->front().algo, trial, 16, stream));
+    LMC_LET(seconds, trial.secondsOf(product, candidates->front().algo, 16));
     worked += std::max(16 * *seconds, 1e-4);
   }
   warm = true;
-  LMC_LET(once, secondsOf(product, candidates->front().algo, trial, 1, stream));
+  LMC_LET(once, trial.secondsOf(product, candidates->front().algo, 1));
   const int runs = static_cast<int>(std::clamp(kRoundSeconds / std::max(*once, 1e-6), 1.0, 50.0));
   // The product that runs before each timing: the largest one. choose() times it first.
   const Product &heater = hottest.product ? *hottest.product : product;
@@ -568,8 +569,8 @@ Result<GemmChoice> Products::measure(const Product &product, Trial &trial, CUstr
   for (int round = 0; round < kRounds; ++round)
     for (size_t i = 0; i < candidates->size(); ++i) {
       for (int run = 0; run < before; ++run)
-        LMC_TRY(heater.run(trial.addresses, heating, stream));
-      LMC_LET(seconds, secondsOf(product, (*candidates)[i].algo, trial, runs, stream));
+        LMC_TRY(trial.run(heater, heating));
+      LMC_LET(seconds, trial.secondsOf(product, (*candidates)[i].algo, runs));
       best[i] = std::min(best[i], *seconds);
     }
   const size_t fastest =
@@ -610,7 +611,7 @@ Result<size_t> Products::chooseFirst(Product &product, Trial &trial) {
 }
 
 Result<void> Products::chooseOne(Product &product, const GemmKey &key, GemmChoices *choices,
-                                 Trial &trial, CUstream stream) {
+                                 Trial &trial) {
   if (choices)
     if (auto choice = choices->find(key);
         choice && fromHex(choice->payload, product.algorithm) && product.accepts()) {
@@ -629,7 +630,7 @@ Result<void> Products::chooseOne(Product &product, const GemmKey &key, GemmChoic
     return {};
   }
   const auto begin = std::chrono::steady_clock::now();
-  LMC_LET(best, measure(product, trial, stream));
+  LMC_LET(best, measure(product, trial));
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
   choices->add(key, *best, spent.count());
   fromHex(best->payload, product.algorithm);
@@ -661,7 +662,7 @@ Result<void> Products::choose(std::vector<ProductShape> shapes, GemmChoices *cho
     filled = &shape.input;
     auto product = std::make_unique<Product>(*library);
     LMC_TRY(product->describe(shape));
-    LMC_TRY(chooseOne(*product, keyOf(shape), choices, *trial, stream));
+    LMC_TRY(chooseOne(*product, keyOf(shape), choices, *trial));
     products[shape] = std::move(product);
   }
   hottest = {};

@@ -72,17 +72,13 @@ public:
 
 private:
   class Trial;
-  Result<void> chooseOne(Product &product, const GemmKey &key, GemmChoices *choices, Trial &trial,
-                         CUstream stream);
+  Result<void> chooseOne(Product &product, const GemmKey &key, GemmChoices *choices, Trial &trial);
   // Runs an algorithm once. Returns true if it computes the product, else adds to remarks().
   Result<bool> tryOut(const Product &product, const cublasLtMatmulAlgo_t &algorithm, Trial &trial);
   // Chooses the first proposal that computes the product. Returns its number: 1, 2, ...
   Result<size_t> chooseFirst(Product &product, Trial &trial);
   // Times the proposals and returns the fastest.
-  Result<GemmChoice> measure(const Product &product, Trial &trial, CUstream stream);
-  // Returns the mean time of `runs` consecutive runs, in seconds.
-  Result<double> secondsOf(const Product &product, const cublasLtMatmulAlgo_t &algorithm,
-                           const Trial &trial, int runs, CUstream stream);
+  Result<GemmChoice> measure(const Product &product, Trial &trial);
 
   Products(const Driver &driver, const Gpu &gpu, std::unique_ptr<Library> library);
 
