@@ -2,8 +2,6 @@
 
 #include "ground/support/FileWait.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -11,6 +9,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <glob.h>
+#include <iterator>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -28,16 +27,10 @@ Error systemError(const std::string &action, const std::string &path, int errorN
 // Returns the Error after a failure to read a path. A missing or unreadable path is a user error,
 // because the user probably mistyped it.
 static Error readingError(const std::string &path, int errorNumber) {
+  constexpr int kOfUser[] = {ENOENT, ENOTDIR, EISDIR, EACCES, ELOOP, ENAMETOOLONG};
   Error error = systemError("read", path, errorNumber);
-  switch (errorNumber) {
-  case ENOENT:
-  case ENOTDIR:
-  case EISDIR:
-  case EACCES:
-  case ELOOP:
-  case ENAMETOOLONG:
+  if (std::ranges::find(kOfUser, errorNumber) != std::end(kOfUser))
     error.code = ExitCode::UserError;
-  }
   return error;
 }
 
@@ -60,7 +53,7 @@ Result<File> File::openForReading(const std::string &path) {
   if (S_ISDIR(status.st_mode))
     return readingError(path, EISDIR);
   if (!S_ISREG(status.st_mode))
-    return Error{fmt::format("cannot read {}: not a regular file", path), ExitCode::UserError};
+    return userError("cannot read {}: not a regular file", path);
   return file;
 }
 
@@ -141,14 +134,12 @@ static Result<size_t> readAll(const std::string &name, void *data, size_t bytes,
   size_t total = 0;
   while (total < bytes) {
     ssize_t got = readSome(start + total, bytes - total, total);
-    if (got < 0) {
-      if (errno == EINTR)
-        continue;
-      return readingError(name, errno);
-    }
     if (got == 0)
       break;
-    total += static_cast<size_t>(got);
+    if (got > 0)
+      total += static_cast<size_t>(got);
+    else if (errno != EINTR)
+      return readingError(name, errno);
   }
   return total;
 }
