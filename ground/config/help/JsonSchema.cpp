@@ -121,14 +121,11 @@ Json defaultOf(const Key &key) {
     return nullptr;
   Config config;
   const Setting setting = resolvedSetting(key, config);
-  switch (setting.type) {
-  case plan::SettingType::String:
+  if (setting.type == plan::SettingType::String)
     return setting.value;
-  case plan::SettingType::StringList:
+  if (setting.type == plan::SettingType::StringList)
     return setting.values.empty() ? Json::array() : Json();
-  default:
-    return Json::parse(setting.value, nullptr, /*allow_exceptions=*/false);
-  }
+  return Json::parse(setting.value, nullptr, /*allow_exceptions=*/false);
 }
 
 std::string description(const Key &key) {

@@ -10,14 +10,9 @@
 namespace lmc::cpu {
 
 Storage storageOf(plan::DType dtype) {
-  switch (dtype) {
-  case plan::DType::BF16:
-    return Storage::BF16;
-  case plan::DType::F64:
-    return Storage::F64;
-  default:
-    return Storage::F32;
-  }
+  return dtype == plan::DType::BF16  ? Storage::BF16
+         : dtype == plan::DType::F64 ? Storage::F64
+                                     : Storage::F32;
 }
 
 void GemmCommand::run() const {

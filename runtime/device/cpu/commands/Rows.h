@@ -10,14 +10,10 @@ namespace lmc::cpu {
 
 // Returns visit(T()), where T is the C++ type of the elements: float, double or StoredBf16.
 template <typename Visit> auto withTypeOf(Storage storage, Visit visit) {
-  switch (storage) {
-  case Storage::F64:
+  if (storage == Storage::F64)
     return visit(double());
-  case Storage::BF16:
+  if (storage == Storage::BF16)
     return visit(StoredBf16());
-  case Storage::F32:
-    break;
-  }
   return visit(float());
 }
 
