@@ -43,9 +43,7 @@ uint64_t product(const Factors &factors) {
   for (uint64_t factor : factors) {
     if (factor == 0)
       return 0;
-    result = result >= kLimit / factor + 1 ? kLimit : result * factor;
-    if (result > kLimit)
-      result = kLimit;
+    result = result > kLimit / factor ? kLimit : result * factor;
   }
   return result;
 }
