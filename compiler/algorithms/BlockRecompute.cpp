@@ -14,21 +14,21 @@ Result<void> BlockRecomputeProblem::check() const {
   uint64_t bytes = 0;
   for (size_t v = 0; v < values.size(); ++v) {
     if (values[v].op < -1 || values[v].op >= int(ops.size()))
-      return Error{"value " + std::to_string(v) + " is made by an op that does not exist"};
+      return userError("value {} is made by an op that does not exist", v);
     if (values[v].bytes >= kMaxBytes || (bytes += values[v].bytes) >= kMaxBytes)
       return Error{"the values have 2^56 bytes or more"};
   }
   double seconds = 0;
   for (size_t op = 0; op < ops.size(); ++op) {
     if (!(ops[op].seconds >= 0))
-      return Error{"op " + std::to_string(op) + " takes no time that could be measured"};
+      return userError("op {} takes no time that could be measured", op);
     if ((seconds += ops[op].seconds) > kMaxPlannedSeconds)
       return Error{"the ops take more than an hour"};
     for (int value : ops[op].reads) {
       if (!isValue(value))
-        return Error{"op " + std::to_string(op) + " reads a value that does not exist"};
+        return userError("op {} reads a value that does not exist", op);
       if (values[size_t(value)].op >= int(op))
-        return Error{"op " + std::to_string(op) + " reads a value made by no op before it"};
+        return userError("op {} reads a value made by no op before it", op);
     }
   }
   std::vector<bool> seen(values.size());
@@ -36,7 +36,7 @@ Result<void> BlockRecomputeProblem::check() const {
     if (!isValue(value))
       return Error{"a value is needed that does not exist"};
     if (seen[size_t(value)])
-      return Error{"value " + std::to_string(value) + " is needed twice"};
+      return userError("value {} is needed twice", value);
     seen[size_t(value)] = true;
   }
   return {};
@@ -72,7 +72,7 @@ Result<void> BlockRecomputeOption::verify(const BlockRecomputeProblem &problem) 
     read[size_t(value)] = true;
   for (int op : recomputed) {
     if (!problem.ops[size_t(op)].allowed)
-      return Error{"op " + std::to_string(op) + " may not be run again"};
+      return userError("op {} may not be run again", op);
     for (int value : problem.ops[size_t(op)].reads)
       read[size_t(value)] = true;
   }
@@ -81,13 +81,13 @@ Result<void> BlockRecomputeOption::verify(const BlockRecomputeProblem &problem) 
     int op = problem.values[v].op;
     bool made = op >= 0 && runsAgain[size_t(op)];
     if (read[v] && op >= 0 && !isKept[v] && !made)
-      return Error{"value " + std::to_string(v) + " is neither kept nor made again"};
+      return userError("value {} is neither kept nor made again", v);
     if (isKept[v] && op < 0)
-      return Error{"value " + std::to_string(v) + " is kept though it is an input"};
+      return userError("value {} is kept though it is an input", v);
     if (isKept[v] && !read[v])
-      return Error{"value " + std::to_string(v) + " is kept though nobody reads it"};
+      return userError("value {} is kept though nobody reads it", v);
     if (isKept[v] && made)
-      return Error{"value " + std::to_string(v) + " is kept though it is made again"};
+      return userError("value {} is kept though it is made again", v);
     if (isKept[v])
       bytes += problem.values[v].bytes;
     if (read[v] && made)
@@ -95,10 +95,9 @@ Result<void> BlockRecomputeOption::verify(const BlockRecomputeProblem &problem) 
   }
   for (int op : recomputed)
     if (!useful[size_t(op)])
-      return Error{"op " + std::to_string(op) + " is run again though nobody reads its results"};
+      return userError("op {} is run again though nobody reads its results", op);
   if (bytes != keptBytes)
-    return Error{"the kept values have " + std::to_string(bytes) + " bytes, not " +
-                 std::to_string(keptBytes)};
+    return userError("the kept values have {} bytes, not {}", bytes, keptBytes);
   if (toSeconds(femtosecondsOf(problem, recomputed)) != seconds)
     return Error{"the recomputed ops do not take the seconds stated"};
   return {};

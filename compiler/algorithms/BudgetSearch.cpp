@@ -14,7 +14,7 @@ Result<void> BudgetSearch::check() const {
     return Error{"there is nothing to choose from"};
   for (size_t i = 0; i + 1 < candidates.size(); ++i)
     if (!(candidates[i].seconds <= candidates[i + 1].seconds))
-      return Error{"candidate " + std::to_string(i + 1) + " is faster than the one before it"};
+      return userError("candidate {} is faster than the one before it", i + 1);
   return {};
 }
 

@@ -11,11 +11,11 @@ Result<void> MinCutProblem::check() const {
   CutCapacity sum = 0;
   for (size_t i = 0; i < arcs.size(); ++i) {
     if (!isNode(arcs[i].from) || !isNode(arcs[i].to))
-      return Error{"arc " + std::to_string(i) + " joins nodes that do not exist"};
+      return userError("arc {} joins nodes that do not exist", i);
     if (arcs[i].capacity == kUncuttable)
       continue;
     if (arcs[i].capacity < 0)
-      return Error{"arc " + std::to_string(i) + " has a negative capacity"};
+      return userError("arc {} has a negative capacity", i);
     constexpr CutCapacity kMax = CutCapacity(1) << 124;
     if (arcs[i].capacity >= kMax || (sum += arcs[i].capacity) >= kMax)
       return Error{"the capacities sum to 2^124 or more"};
@@ -35,18 +35,18 @@ Result<void> MinCut::verify(const MinCutProblem &problem) const {
   for (size_t i = 0; i < flow.size(); ++i) {
     const MinCutProblem::Arc &arc = problem.arcs[i];
     if (flow[i] < 0 || flow[i] > arc.capacity)
-      return Error{"the flow of arc " + std::to_string(i) + " is outside its capacity"};
+      return userError("the flow of arc {} is outside its capacity", i);
     excess[size_t(arc.from)] -= Excess(flow[i]);
     excess[size_t(arc.to)] += Excess(flow[i]);
     if (!sourceSide[size_t(arc.from)] || sourceSide[size_t(arc.to)])
       continue;
     if (arc.capacity == kUncuttable)
-      return Error{"cuts arc " + std::to_string(i) + ", which may not be cut"};
+      return userError("cuts arc {}, which may not be cut", i);
     cut += arc.capacity;
   }
   for (int node = 0; node < problem.nodes; ++node)
     if (node != problem.source && node != problem.sink && excess[size_t(node)] != 0)
-      return Error{"flow is lost or made at node " + std::to_string(node)};
+      return userError("flow is lost or made at node {}", node);
   if (cut != capacity)
     return Error{"the arcs cut do not have the capacity stated"};
   if (excess[size_t(problem.sink)] != Excess(capacity))

@@ -17,12 +17,12 @@ static bool overlapInTime(const PackingBuffer &a, const PackingBuffer &b) {
 
 Result<void> PackingProblem::check() const {
   if (alignment == 0 || (alignment & (alignment - 1)))
-    return Error{"alignment " + std::to_string(alignment) + " is not a power of two"};
+    return userError("alignment {} is not a power of two", alignment);
   for (size_t i = 0; i < buffers.size(); ++i) {
     if (buffers[i].first > buffers[i].last)
-      return Error{"buffer " + std::to_string(i) + " ends before it begins"};
+      return userError("buffer {} ends before it begins", i);
     if (buffers[i].bytes == 0)
-      return Error{"buffer " + std::to_string(i) + " is empty"};
+      return userError("buffer {} is empty", i);
   }
   return {};
 }
@@ -43,13 +43,12 @@ uint64_t PackingProblem::lowerBound() const {
 
 Result<void> PackingSolution::verify(const PackingProblem &problem) const {
   if (offsets.size() != problem.buffers.size())
-    return Error{"has " + std::to_string(offsets.size()) + " offsets for " +
-                 std::to_string(problem.buffers.size()) + " buffers"};
+    return userError("has {} offsets for {} buffers", offsets.size(), problem.buffers.size());
   for (size_t i = 0; i < offsets.size(); ++i) {
     if (offsets[i] % problem.alignment)
-      return Error{"buffer " + std::to_string(i) + " is misaligned"};
+      return userError("buffer {} is misaligned", i);
     if (offsets[i] + problem.buffers[i].bytes > bytes)
-      return Error{"buffer " + std::to_string(i) + " ends outside the arena"};
+      return userError("buffer {} ends outside the arena", i);
   }
   // Sweeps in order of offset, so that a buffer is compared only with buffers whose bytes it
   // overlaps.
@@ -60,8 +59,7 @@ Result<void> PackingSolution::verify(const PackingProblem &problem) const {
     uint64_t end = offsets[order[i]] + problem.buffers[order[i]].bytes;
     for (size_t j = i + 1; j < order.size() && offsets[order[j]] < end; ++j)
       if (overlapInTime(problem.buffers[order[i]], problem.buffers[order[j]]))
-        return Error{"buffers " + std::to_string(order[i]) + " and " + std::to_string(order[j]) +
-                     " share bytes while both are alive"};
+        return userError("buffers {} and {} share bytes while both are alive", order[i], order[j]);
   }
   return {};
 }

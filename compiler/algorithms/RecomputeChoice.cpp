@@ -15,11 +15,10 @@ static constexpr uint64_t kMaxChoiceBytes = uint64_t(1) << 61;
 Result<void> RecomputeChoiceProblem::check() const {
   for (size_t kind = 0; kind < kinds.size(); ++kind) {
     if (kinds[kind].empty())
-      return Error{"kind " + std::to_string(kind) + " has no options"};
+      return userError("kind {} has no options", kind);
     for (const LayerOption &option : kinds[kind])
       if (!(option.seconds >= 0))
-        return Error{"an option of kind " + std::to_string(kind) +
-                     " takes no time that could be measured"};
+        return userError("an option of kind {} takes no time that could be measured", kind);
   }
   uint64_t bytes = 0;
   auto add = [&](uint64_t more) {
@@ -30,7 +29,7 @@ Result<void> RecomputeChoiceProblem::check() const {
   double seconds = 0;
   for (size_t l = 0; l < layers.size(); ++l) {
     if (layers[l] < 0 || size_t(layers[l]) >= kinds.size())
-      return Error{"layer " + std::to_string(l) + " is of no kind that exists"};
+      return userError("layer {} is of no kind that exists", l);
     uint64_t kept = 0, transient = 0;
     double longest = 0;
     for (const LayerOption &option : kinds[size_t(layers[l])]) {
@@ -66,14 +65,12 @@ static int64_t femtosecondsOf(const RecomputeChoiceProblem &problem,
 
 Result<void> RecomputeChoice::verify(const RecomputeChoiceProblem &problem) const {
   if (options.size() != problem.layers.size())
-    return Error{"chooses for " + std::to_string(options.size()) + " layers of " +
-                 std::to_string(problem.layers.size())};
+    return userError("chooses for {} layers of {}", options.size(), problem.layers.size());
   for (size_t l = 0; l < options.size(); ++l)
     if (options[l] < 0 || size_t(options[l]) >= problem.kinds[size_t(problem.layers[l])].size())
-      return Error{"layer " + std::to_string(l) + " takes an option that does not exist"};
+      return userError("layer {} takes an option that does not exist", l);
   if (uint64_t peak = peakOf(problem, options); peak != peakBytes)
-    return Error{"the peak is " + std::to_string(peak) + " bytes, not " +
-                 std::to_string(peakBytes)};
+    return userError("the peak is {} bytes, not {}", peak, peakBytes);
   if (toSeconds(femtosecondsOf(problem, options)) != seconds)
     return Error{"the options do not take the seconds stated"};
   if (boundSeconds > seconds)
