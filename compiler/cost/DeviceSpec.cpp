@@ -137,15 +137,15 @@ public:
       together(root, spec);
   }
 
+  config::Location at(const toml::source_region &source) const {
+    return {path, unsigned(source.begin.line), unsigned(source.begin.column)};
+  }
+
   config::Diagnostics diagnostics;
 
 private:
   // Returns true if the spec's `arch` is a compute capability, as docs/devices.md has it.
   static bool isGpu(const DeviceSpec &spec) { return spec.arch.starts_with("sm_"); }
-
-  config::Location at(const toml::source_region &source) const {
-    return {path, unsigned(source.begin.line), unsigned(source.begin.column)};
-  }
 
   // Returns the table `name` of `parent`; null if there is none. A missing section is an error if
   // it is `required`.
@@ -154,12 +154,11 @@ private:
     const toml::node *node = parent.get(name);
     if (!node) {
       if (required && !unknownSection)
-        diagnostics.error({path}, fmt::format("missing section [{}]", full));
+        diagnostics.error({path}, "missing section [{}]", full);
       return nullptr;
     }
     if (!node->is_table())
-      diagnostics.error(at(node->source()),
-                        fmt::format("'{}' is a section; write [{}]", full, full));
+      diagnostics.error(at(node->source()), "'{}' is a section; write [{}]", full, full);
     return node->as_table();
   }
 
@@ -176,11 +175,10 @@ private:
       if (std::find(names.begin(), names.end(), key.str()) != names.end())
         continue;
       const bool header = section.empty() && node.is_table();
-      diagnostics.error(at(key.source()),
-                        fmt::format("unknown {}{}{}",
-                                    header ? fmt::format("section [{}]", key.str())
-                                           : fmt::format("key '{}'", key.str()),
-                                    where, suggestion(key.str(), names)));
+      diagnostics.error(at(key.source()), "unknown {}{}{}",
+                        header ? fmt::format("section [{}]", key.str())
+                               : fmt::format("key '{}'", key.str()),
+                        where, suggestion(key.str(), names));
       unknown = true;
       unknownSection |= header;
     }
@@ -190,7 +188,7 @@ private:
         assign(field, *node, section);
       else if (field.required && !unknown) // an unknown key is probably this one, misspelt
         diagnostics.error(section.empty() ? config::Location{path} : at(table.source()),
-                          fmt::format("missing key '{}'{}", field.name, where));
+                          "missing key '{}'{}", field.name, where);
     }
     return !unknown;
   }
@@ -198,7 +196,7 @@ private:
   void assign(const Key &field, const toml::node &node, const std::string &section) {
     const std::string name = section.empty() ? field.name : section + "." + field.name;
     auto error = [&](const std::string &problem) {
-      diagnostics.error(at(node.source()), name + problem);
+      diagnostics.error(at(node.source()), "{}{}", name, problem);
     };
     auto range = [&](double value) {
       if (value >= field.minimum && value <= field.maximum)
@@ -301,23 +299,22 @@ private:
     const toml::array *list = node ? node->as_array() : nullptr;
     if (!list || list->empty()) {
       diagnostics.error(node ? at(node->source()) : config::Location{path},
-                        fmt::format("{0} must be a list of tables; write [[{0}]]", name));
+                        "{0} must be a list of tables; write [[{0}]]", name);
       return tables;
     }
     for (const toml::node &entry : *list)
       if (const toml::table *table = entry.as_table())
         tables.push_back(table);
       else
-        diagnostics.error(at(entry.source()), fmt::format("{} must be a list of tables", name));
+        diagnostics.error(at(entry.source()), "{} must be a list of tables", name);
     return tables;
   }
 
   void together(const toml::table &root, DeviceSpec &spec) {
     const toml::table &memory = *root.get("memory")->as_table();
     if (spec.reserveBytes >= spec.memoryBytes)
-      diagnostics.error(
-          at(memory.get("reserve")->source()),
-          fmt::format("memory.reserve leaves nothing of memory.bytes = {}", spec.memoryBytes));
+      diagnostics.error(at(memory.get("reserve")->source()),
+                        "memory.reserve leaves nothing of memory.bytes = {}", spec.memoryBytes);
     if ((memory.get("cache") != nullptr) != (memory.get("cache_bandwidth") != nullptr))
       diagnostics.error(at(memory.source()), "memory.cache and memory.cache_bandwidth go together");
     if (spec.clockAlone < spec.clock)
@@ -453,9 +450,8 @@ Result<DeviceSpec> parseDeviceSpec(const std::string &text, const std::string &p
   if (result)
     reader.read(result.table(), spec);
   else
-    reader.diagnostics.error({path, unsigned(result.error().source().begin.line),
-                              unsigned(result.error().source().begin.column)},
-                             std::string(result.error().description()));
+    reader.diagnostics.error(reader.at(result.error().source()), "{}",
+                             result.error().description());
   if (reader.diagnostics.empty())
     return spec;
   std::string message = reader.diagnostics.text();

@@ -345,8 +345,8 @@ void checkRequired(const KeyTable &keys, const ModelFamily *family, Provenance &
     if (!key.required || provenance.given(key.path()) || provenance.broken.count(key.path()))
       continue;
     provenance.broken.insert(key.path());
-    diagnostics.error(provenance.of(key.path()), fmt::format("missing required key '{}' in {}",
-                                                             key.name, headerText(key.section)));
+    diagnostics.error(provenance.of(key.path()), "missing required key '{}' in {}", key.name,
+                      headerText(key.section));
   }
 }
 

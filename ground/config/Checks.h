@@ -39,7 +39,7 @@ struct CheckedJob {
 
   template <typename... Args>
   void error(const std::string &path, fmt::format_string<Args...> message, Args &&...args) const {
-    diagnostics.error(provenance.of(path), fmt::format(message, std::forward<Args>(args)...));
+    diagnostics.error(provenance.of(path), message, std::forward<Args>(args)...);
   }
 };
 

@@ -22,7 +22,7 @@ void assignAll(const std::vector<Assignment> &assignments, Config &config, Prove
   for (const Assignment &assignment : assignments) {
     const std::string path = assignment.key->path();
     if (Result<void> assigned = assign(*assignment.key, assignment.value, config); !assigned) {
-      diagnostics.error(assignment.location, assigned.error().message);
+      diagnostics.error(assignment.location, "{}", assigned.error().message);
       provenance.broken.insert(path);
     } else {
       provenance.keys[path] = assignment.location;
@@ -135,7 +135,7 @@ Result<Config> loadConfig(const std::string &path, const std::vector<std::string
   Diagnostics diagnostics;
   Result<std::string> text = readFile(path);
   if (!text) {
-    diagnostics.error({path}, text.error().message);
+    diagnostics.error({path}, "{}", text.error().message);
     return Error{diagnostics.text()};
   }
   config.text = std::move(*text);

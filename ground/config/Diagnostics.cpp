@@ -52,10 +52,6 @@ Result<std::string> readFile(const std::string &path) {
   return text;
 }
 
-void Diagnostics::error(Location location, std::string message) {
-  entries.push_back({std::move(location), std::move(message)});
-}
-
 void Diagnostics::warning(const Location &location, const std::string &message) {
   warned.push_back(placeOf(location) + oneLine(message));
 }

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lmc::config {
@@ -23,7 +24,11 @@ Result<std::string> readFile(const std::string &path);
 
 class Diagnostics {
 public:
-  void error(Location location, std::string message);
+  // Reports an error whose message is formatted as by fmt::format.
+  template <typename... Args>
+  void error(Location location, fmt::format_string<Args...> text, Args &&...args) {
+    entries.push_back({std::move(location), fmt::format(text, std::forward<Args>(args)...)});
+  }
   void warning(const Location &location, const std::string &message);
   // Reports a warning about settings, which lmc-run will find itself (Config::settingWarnings).
   void settingWarning(const Location &location, const std::string &message);

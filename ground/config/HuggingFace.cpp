@@ -64,7 +64,7 @@ public:
   }
 
 private:
-  void error(std::string message) { diagnostics.error({path}, std::move(message)); }
+  void error(const std::string &message) { diagnostics.error({path}, "{}", message); }
 
   void add(const char *section, const std::string &name, const Json &value) {
     if (!value.is_null())
@@ -190,7 +190,7 @@ std::vector<Assignment> importHuggingFaceConfig(const std::string &path, const K
                                                 Diagnostics &diagnostics) {
   const Result<std::string> text = readFile(path);
   if (!text) {
-    diagnostics.error({path}, text.error().message);
+    diagnostics.error({path}, "{}", text.error().message);
     return {};
   }
   Json json;

@@ -208,8 +208,8 @@ private:
   void readSection(const std::string &section, const toml::key &name, const toml::node &node) {
     const toml::table *table = node.as_table();
     if (!table)
-      return diagnostics.error(at(name.source()),
-                               fmt::format("'{}' is a section; write [{}]", section, section));
+      return diagnostics.error(at(name.source()), "'{}' is a section; write [{}]", section,
+                               section);
     parsed.sections[section] = at(node.source());
     read(section, *table);
   }
@@ -233,8 +233,8 @@ private:
 
   void readList(const Section &list, const toml::key &name, const toml::node &node) {
     if (!node.is_array_of_tables())
-      return diagnostics.error(at(name.source()),
-                               fmt::format("'{0}' is a list of tables; write [[{0}]]", list.name));
+      return diagnostics.error(at(name.source()), "'{0}' is a list of tables; write [[{0}]]",
+                               list.name);
     for (const toml::node &table : *node.as_array())
       readTable(list, *table.as_table());
   }
@@ -244,15 +244,14 @@ private:
     const auto name = given ? given->value_exact<std::string>() : std::nullopt;
     const Location location = at(given ? given->source() : table.source());
     if (!name || name->empty() || name->find_first_not_of(kNameLetters) != std::string::npos)
-      return diagnostics.error(
-          location, fmt::format("a [[{}]] {}; give it a name of letters, digits, _ and -, such as "
-                                "name = \"web\"",
-                                list.name, given ? "cannot have this name" : "has no name"));
+      return diagnostics.error(location,
+                               "a [[{}]] {}; give it a name of letters, digits, _ and -, such as "
+                               "name = \"web\"",
+                               list.name, given ? "cannot have this name" : "has no name");
     const std::string section = fmt::format("{}.{}", list.name, *name);
     if (const auto [other, isNew] = parsed.sections.emplace(section, location); !isNew)
-      return diagnostics.error(location,
-                               fmt::format("two [[{}]] have the name '{}'; the other is in line {}",
-                                           list.name, *name, other->second.line));
+      return diagnostics.error(location, "two [[{}]] have the name '{}'; the other is in line {}",
+                               list.name, *name, other->second.line);
     keys.addTable(list, *name);
     read(section, table);
   }
@@ -260,14 +259,13 @@ private:
   void readKey(const Key &key, const toml::key &name, const toml::node &node) {
     for (const Assignment &earlier : parsed.assignments)
       if (earlier.key == &key) // this name is the alias: TOML itself rejects equal names
-        return diagnostics.error(
-            at(name.source()),
-            fmt::format("{} is given twice, as '{}' and as '{}'", key.path(), key.name, key.alias));
+        return diagnostics.error(at(name.source()), "{} is given twice, as '{}' and as '{}'",
+                                 key.path(), key.name, key.alias);
     parsed.assignments.push_back({&key, toValue(node), at(node.source())});
   }
 
   void report(const toml::key &name, const Unknown &unknown) {
-    diagnostics.error(at(name.source()), unknown.message);
+    diagnostics.error(at(name.source()), "{}", unknown.message);
     parsed.misspelt.insert(unknown.meant.begin(), unknown.meant.end());
   }
 
@@ -336,8 +334,7 @@ ParsedFile parseToml(const std::string &text, const std::string &path, KeyTable 
   if (parsed.valid)
     reader.read("", result.table());
   else
-    diagnostics.error(reader.at(result.error().source()),
-                      std::string(result.error().description()));
+    diagnostics.error(reader.at(result.error().source()), "{}", result.error().description());
   return parsed;
 }
 
@@ -348,31 +345,31 @@ std::vector<Assignment> parseOverrides(const std::vector<std::string> &overrides
   for (const std::string &text : overrides) {
     const size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0) {
-      diagnostics.error(location, fmt::format("'{}' is not of the form section.key=value", text));
+      diagnostics.error(location, "'{}' is not of the form section.key=value", text);
       continue;
     }
     const std::string path = trimmed(text.substr(0, equals));
     const size_t dot = path.rfind('.');
     if (dot == std::string::npos) {
-      diagnostics.error(location, withoutSection(keys, path));
+      diagnostics.error(location, "{}", withoutSection(keys, path));
       continue;
     }
     if (const Section *list = findSection(path); list && list->keysOf) {
       diagnostics.error(location,
-                        fmt::format("{0} is a list of tables; set one key of one of them, as in "
-                                    "{0}.NAME.{1}=...",
-                                    path, list->keysOf("")[0].name));
+                        "{0} is a list of tables; set one key of one of them, as in "
+                        "{0}.NAME.{1}=...",
+                        path, list->keysOf("")[0].name);
       continue;
     }
     const std::string section = path.substr(0, dot), name = path.substr(dot + 1);
     const Key *key = keys.find(section, name);
     if (!key) {
-      diagnostics.error(location, unknownOverride(keys, section, name).message);
+      diagnostics.error(location, "{}", unknownOverride(keys, section, name).message);
       continue;
     }
     Result<Value> value = overrideValue(*key, trimmed(text.substr(equals + 1)));
     if (!value)
-      diagnostics.error(location, value.error().message);
+      diagnostics.error(location, "{}", value.error().message);
     else
       assignments.push_back({key, std::move(*value), location});
   }
