@@ -1,12 +1,28 @@
 // Computes the rows of a matrix on several threads.
 #pragma once
 
+#include "ground/plan/FloatConvert.h"
 #include "runtime/device/cpu/Resolver.h"
-#include "runtime/device/cpu/commands/StoredFloats.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace lmc::cpu {
+
+struct StoredBf16 {
+  uint16_t bits;
+};
+
+// Convert an element from the type in memory to the type of arithmetic, and back.
+inline float widened(float x) { return x; }
+inline double widened(double x) { return x; }
+inline float widened(StoredBf16 x) { return std::bit_cast<float>(uint32_t(x.bits) << 16); }
+inline void narrow(float &to, float x) { to = x; }
+inline void narrow(double &to, double x) { to = x; }
+inline void narrow(StoredBf16 &to, float x) { to.bits = toBFloat16(x); }
+
+// The type of arithmetic on values of type T.
+template <typename T> using RealOf = decltype(widened(T()));
 
 // Returns visit(T()), where T is the C++ type of the elements: float, double or StoredBf16.
 template <typename Visit> auto withTypeOf(Storage storage, Visit visit) {
