@@ -6,7 +6,6 @@
 #include "runtime/device/Ranges.h"
 #include "runtime/device/cuda/Encoder.h"
 #include "runtime/device/cuda/Pause.h"
-#include "runtime/device/cuda/ProfilerRange.h"
 
 #include <fmt/format.h>
 #include <xxhash.h>
@@ -20,8 +19,26 @@
 #include <set>
 #include <thread>
 
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+#define LMC_HAS_NVTX 1
+#endif
+
 namespace lmc::cuda {
 namespace {
+
+// Names a part of the host's work for NVIDIA's profilers. Nsight Systems shows it with the kernels
+// that were enqueued during it. A build without the header of NVTX names nothing.
+class ProfilerRange {
+public:
+#ifdef LMC_HAS_NVTX
+  explicit ProfilerRange(const char *name) { nvtxRangePushA(name); }
+  ~ProfilerRange() { nvtxRangePop(); }
+#else
+  explicit ProfilerRange(const char *) {}
+#endif
+  ProfilerRange(const ProfilerRange &) = delete;
+};
 
 class CudaDevice;
 
