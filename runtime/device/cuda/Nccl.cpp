@@ -75,16 +75,10 @@ Result<Library> openLibrary() {
 }
 
 ncclDataType_t ncclTypeOf(plan::DType dtype) {
-  switch (dtype) {
-  case plan::DType::BF16:
-    return ncclBfloat16;
-  case plan::DType::F16:
-    return ncclFloat16;
-  case plan::DType::F64:
-    return ncclFloat64;
-  default:
-    return ncclFloat32;
-  }
+  return dtype == plan::DType::BF16  ? ncclBfloat16
+         : dtype == plan::DType::F16 ? ncclFloat16
+         : dtype == plan::DType::F64 ? ncclFloat64
+                                     : ncclFloat32;
 }
 
 class NcclCollectives final : public Collectives {
