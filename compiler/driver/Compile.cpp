@@ -4,7 +4,6 @@
 #include "compiler/driver/Strategies.h"
 #include "compiler/emit/Emit.h"
 #include "compiler/kernels/Target.h"
-#include "compiler/phases/Levels.h"
 #include "compiler/search/MicroBatchSearch.h"
 #include "compiler/search/RecomputeNotes.h"
 #include "compiler/search/RecomputeSearch.h"

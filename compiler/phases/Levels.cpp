@@ -1,4 +1,5 @@
-#include "compiler/phases/Levels.h"
+// Defines which ops the IR may contain at the end of each phase.
+#include "compiler/phases/Phases.h"
 
 #include "compiler/phases/Passes.h"
 #include "dialects/interfaces/TensorBytes.h"

@@ -1,8 +1,6 @@
 #include "compiler/phases/Phases.h"
 
 #include "compiler/kernels/Target.h"
-#include "compiler/phases/Levels.h"
-#include "compiler/phases/Tables.h"
 #include "dialects/plan/Plan.h"
 #include "passes/autodiff/Passes.h"
 #include "passes/buffers/Passes.h"

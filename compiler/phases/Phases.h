@@ -22,7 +22,7 @@
 
 namespace lmc {
 
-// The phases, in order. After each phase, verifyLevel() (Levels.h) checks the IR.
+// The phases, in order. After each phase, verifyLevel() checks the IR.
 enum class Phase { Model, Autodiff, Distribute, Memory, Fusion, Schedule, Buffers, Codegen, Emit };
 
 llvm::StringRef phaseName(Phase phase);
@@ -91,6 +91,20 @@ private:
   uint64_t gemmWorkspaceBytes = cost::DeviceSpec().gemmWorkspaceBytes;
   FusionReport linearFusions; // what the autodiff phase refused to merge
 };
+
+// Reports every op of `module` that is not allowed after `phase`. After the buffers phase, also
+// reports every slice and variable that is not inside its arena or variable. Skips regions of
+// kern.kernel.
+mlir::LogicalResult verifyLevel(Phase phase, mlir::ModuleOp module);
+
+// Returns the text of a .txt file of --dump-ir: a sentence about the phase, then the contents of
+// the module. `reports` is PhaseRunner::reports. `fusions` lists the pairs of ops that the phase
+// merged or refused to merge.
+std::string phaseTable(Phase phase, mlir::ModuleOp module, const nlohmann::json &reports,
+                       const FusionReport &fusions);
+
+// Adds `fusions` to a report "fusion": {"formed": [...], "refused": [...]} (docs/explain.md).
+void addNotes(const FusionReport &fusions, nlohmann::json &report);
 
 // Returns the bytes of all arenas of a module after the buffers phase.
 uint64_t plannedBytes(mlir::ModuleOp module);

@@ -1,4 +1,5 @@
-#include "compiler/phases/Tables.h"
+// Prints the result of a phase as text for people.
+#include "compiler/phases/Phases.h"
 
 #include "compiler/report/Explain.h"
 #include "compiler/report/Units.h"
