@@ -2,7 +2,10 @@
 // std::strtod() would stop at the point of "0.5".
 #pragma once
 
+#include <fmt/core.h>
+
 #include <charconv>
+#include <cmath>
 #include <optional>
 #include <string_view>
 
@@ -19,9 +22,16 @@ template <typename T> std::optional<T> parseWhole(std::string_view text) {
 }
 
 // Does the same for a double, and accepts a '+' before it: "0.5", "-3", "+1e-4", "inf".
-std::optional<double> parseDouble(std::string_view text);
+inline std::optional<double> parseDouble(std::string_view text) {
+  if (text.starts_with('+') && !text.starts_with("+-"))
+    text.remove_prefix(1);
+  return parseWhole<double>(text);
+}
 
 // Returns `value`, rounded to `digits` significant decimal digits if it is finite.
-double roundToDigits(double value, int digits);
+inline double roundToDigits(double value, int digits) {
+  return std::isfinite(value) ? parseDouble(fmt::format("{:.{}g}", value, digits)).value_or(value)
+                              : value;
+}
 
 } // namespace lmc
