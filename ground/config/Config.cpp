@@ -71,16 +71,9 @@ int64_t DistributedConfig::shardRanks() const {
     return 1;
   const bool isHybrid = strategy == ShardingStrategy::HybridShard ||
                         strategy == ShardingStrategy::HybridShardZero2;
-  switch (shardGroup) {
-  case kAutoGroup:
-    return isHybrid ? devicesPerNode : ranks();
-  case kNodeGroup:
+  if (shardGroup == kNodeGroup || (shardGroup == kAutoGroup && isHybrid))
     return devicesPerNode;
-  case kWorldGroup:
-    return ranks();
-  default:
-    return shardGroup;
-  }
+  return shardGroup == kWorldGroup || shardGroup == kAutoGroup ? ranks() : shardGroup;
 }
 
 bool DistributedConfig::dividesWeights() const {
