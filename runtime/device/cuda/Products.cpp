@@ -1,6 +1,7 @@
 #include "runtime/device/cuda/Products.h"
 
 #include "ground/plan/FloatConvert.h"
+#include "ground/plan/Names.h"
 #include "ground/plan/Operands.h"
 #include "ground/support/Places.h"
 
@@ -9,7 +10,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 #include <chrono>
 #include <cmath>
@@ -512,10 +512,7 @@ static bool fromHex(const std::string &text, cublasLtMatmulAlgo_t &algorithm) {
 }
 
 static std::string nameOf(plan::DType dtype) {
-  std::string name = plan::EnumNameDType(dtype);
-  for (char &c : name)
-    c = static_cast<char>(std::tolower(c));
-  return name;
+  return names::snakeCase(plan::EnumNameDType(dtype));
 }
 
 GemmKey Products::keyOf(const ProductShape &shape) const {
@@ -642,12 +639,9 @@ Result<void> Products::chooseOne(Product &product, const GemmKey &key, GemmChoic
 Result<void> Products::choose(std::vector<ProductShape> shapes, GemmChoices *choices,
                               CUstream stream) {
   // The largest product of each dtype comes first.
-  auto terms = [](const ProductShape &shape) {
-    return double(shape.batch) * double(shape.m) * double(shape.n) * double(shape.k);
-  };
-  std::sort(shapes.begin(), shapes.end(), [&](const ProductShape &a, const ProductShape &b) {
-    const double ofA = -terms(a), ofB = -terms(b);
-    return std::tie(a.input, ofA, a) < std::tie(b.input, ofB, b);
+  std::ranges::sort(shapes, {}, [](const ProductShape &shape) {
+    const double terms = double(shape.batch) * double(shape.m) * double(shape.n) * double(shape.k);
+    return std::tuple(shape.input, -terms, shape);
   });
   shapes.erase(std::unique(shapes.begin(), shapes.end()), shapes.end());
   if (shapes.empty())
