@@ -20,6 +20,7 @@
 #include "tools/lmc-data/write/TokenFileWriter.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <xxhash.h>
 
 #include <algorithm>

@@ -4,6 +4,8 @@
 #include "ground/support/Json.h"
 #include "ground/support/Release.h"
 
+#include <nlohmann/json.hpp>
+
 #include <exception>
 
 namespace lmc {

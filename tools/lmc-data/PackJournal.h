@@ -5,7 +5,7 @@
 #include "tools/lmc-data/EncodedDocuments.h"
 #include "tools/lmc-data/write/TokenFileWriter.h"
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <optional>
 #include <string>
