@@ -5,8 +5,8 @@
 
 using namespace lmc;
 
-// perByte * bytes + perTime * time (see cheapest()) stays below 2^56 * 2^62 * 2 = 2^119, so no
-// 128-bit sum overflows: kMaxPlannedSeconds is below 2^62 fs.
+// In cheapest(), perByte is below 2^62 (femtoseconds), and perTime is at most 2^56 (bytes). So
+// perByte * bytes + perTime * time is below 2^119, and no 128-bit sum overflows.
 static constexpr uint64_t kMaxBytes = uint64_t(1) << 56;
 
 Result<void> BlockRecomputeProblem::check() const {
@@ -50,8 +50,8 @@ static int64_t femtosecondsOf(const BlockRecomputeProblem &problem, const std::v
 }
 
 Result<void> BlockRecomputeOption::verify(const BlockRecomputeProblem &problem) const {
-  // Marks the entries of an ascending list; returns false when the list does not ascend or an entry
-  // is out of range.
+  // Sets `marks` at the indices in `list`. Returns false when `list` does not ascend or has an
+  // index out of range.
   auto mark = [](const std::vector<int> &list, std::vector<bool> &marks) {
     int last = -1;
     for (int entry : list) {
@@ -117,16 +117,17 @@ public:
       allBytes += value.bytes;
   }
 
-  // Returns the option of minimum time, and among equal times the one of fewest bytes: one
-  // femtosecond costs more than all bytes together.
+  // Returns the option with the minimum time, and of several such options the one with the fewest
+  // bytes: at these prices, one femtosecond costs more than all bytes together.
   Point fastest() const { return cheapest(1, allBytes + 1); }
-  // Returns the option of fewest bytes, and among equal bytes the one of minimum time. Time costs
-  // nothing here, but cheapest() prefers less time.
+  // Returns the option with the fewest bytes, and of several such options the one with the minimum
+  // time (see cheapest()).
   Point smallest() const { return cheapest(1, 0); }
 
-  // Appends the corners of the hull strictly between the corners `left` and `right`, in order. At
-  // the price at which both cost the same, any cheaper option is a further corner. If there is
-  // none, they are neighbours. The recursion is at most as deep as the number of corners.
+  // Appends the corners of the hull between the corners `left` and `right`, in order. At the prices
+  // used here, `left` and `right` cost the same. If another option is cheaper, it is a corner
+  // between them; if none is, there is no corner between them. The recursion is at most as deep as
+  // the number of corners.
   void between(const Point &left, const Point &right, std::vector<Point> &points) const {
     CutCapacity perByte = right.time - left.time, perTime = left.bytes - right.bytes;
     Point middle = cheapest(perByte, perTime);
@@ -139,13 +140,13 @@ public:
   }
 
 private:
-  // Returns the option that minimises perByte * bytes + perTime * time, found as a minimum cut. Of
-  // all minimum cuts, minCut() returns the one with the smallest source side. So
+  // Returns the option with the minimum of perByte * bytes + perTime * time, found as a minimum
+  // cut. Of all minimum cuts, minCut() returns the one with the smallest source side. So
   // * the source side contains no value and no op that nothing reads,
   // * of all cheapest options, this one has the minimum time,
-  // * of the source sides of two prices perTime / perByte, one contains the other, because this
-  //   price changes only the arcs into the sink (Gallo, Grigoriadis and Tarjan 1989). The hull has
-  //   at most one corner more than the block has ops.
+  // * if perTime / perByte rises, the source side only loses nodes, because only the arcs into the
+  //   sink get a larger capacity (Gallo, Grigoriadis and Tarjan 1989). So the hull has at most one
+  //   corner more than the block has ops.
   Point cheapest(CutCapacity perByte, CutCapacity perTime) const {
     constexpr int kSource = 0, kSink = 1, kFirst = 2;
     auto ofOp = [&](int op) { return kFirst + op; };
@@ -169,7 +170,7 @@ private:
            op.allowed ? perTime * CutCapacity(toFemtoseconds(op.seconds)) : kUncuttable});
     }
 
-    // A cut always exists: one is to keep every needed value.
+    // At least one cut exists: the one that keeps every needed value.
     std::vector<bool> sourceSide = minCut(cut)->sourceSide;
     Point point;
     for (int u = 0; u < int(problem.ops.size()); ++u)

@@ -5,13 +5,13 @@
 // block's backward pass. A recomputed value costs the seconds of its op, and every value that this
 // op reads must be kept, recomputed or an input of the block.
 //
-// For a given price per byte, the cheapest choice is a minimum cut. The source's side has the
-// recomputed ops and the needed values. The arc from value v to the op that computes v costs v's
-// bytes; the arc from op u to the sink costs u's seconds. The cheapest choices for all prices are
-// the corners of the lower convex hull of (kept bytes, seconds). The search takes two neighbouring
-// corners, computes the cheapest choice at the price at which both cost the same, and repeats this
-// until no new corner appears. Seconds are whole femtoseconds (Femtoseconds.h), so equal costs
-// compare as equal.
+// With a price for a byte and a price for a second, the cheapest choice is a minimum cut. On the
+// source's side are the recomputed ops, and the values that they or the backward pass read. The arc
+// from a value to the op that computes it costs the value's bytes. The arc from an op to the sink
+// costs the op's seconds. The cheapest choices for all prices are the corners of the lower convex
+// hull of (kept bytes, seconds). The search takes two neighbouring corners and computes the
+// cheapest choice at the prices at which both cost the same. It repeats this until no new corner
+// appears. Seconds are whole femtoseconds (Femtoseconds.h), so equal costs compare as equal.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -35,8 +35,8 @@ struct BlockRecomputeProblem {
   std::vector<Value> values;
   std::vector<int> needed; // values that the backward pass reads, without duplicates
 
-  // Returns an error that names the fault unless the problem is well formed. The bytes of all
-  // values must sum to less than 2^56, and the seconds of all ops to at most an hour.
+  // Returns an error if the problem is not well formed. All values together must have less than
+  // 2^56 bytes, and all ops together must take at most an hour.
   Result<void> check() const;
 };
 
@@ -46,18 +46,19 @@ struct BlockRecomputeOption {
   uint64_t keptBytes = 0;
   double seconds = 0;
 
-  // Returns an error that names the fault unless
+  // Returns an error unless
   // * every needed value, and every value that a recomputed op reads, is kept, recomputed or an
   //   input of the block,
   // * every kept value and every recomputed op is read by something,
-  // * no value is both kept and recomputed, and the sums are right.
+  // * no value is both kept and recomputed,
+  // * `keptBytes` and `seconds` are the right sums.
   Result<void> verify(const BlockRecomputeProblem &problem) const;
 };
 
 // Returns the options at the corners of the lower convex hull of (kept bytes, seconds). Along the
 // list, bytes fall strictly and seconds rise strictly. The first option has the minimum of seconds,
-// the last one the minimum of bytes. Each option recomputes every op that the previous one
-// recomputes, and no op whose results are not read.
+// the last one the minimum of bytes. Each option recomputes all ops that the option before it
+// recomputes. No option recomputes an op whose results are not read.
 std::vector<BlockRecomputeOption> blockRecomputeOptions(const BlockRecomputeProblem &problem);
 
 } // namespace lmc

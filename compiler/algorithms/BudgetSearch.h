@@ -1,8 +1,8 @@
 // Finds the fastest of several plans within a memory budget, when a plan must be compiled before
 // its bytes are known.
 //
-// Each plan is a candidate, with a known time and a known lower bound of its bytes. The bytes that
-// count are the larger of the bound and the measured bytes:
+// Each plan is a candidate, with a known time and a known lower bound of its bytes. Compiling the
+// plan measures its bytes. The search uses the larger of the bound and the measured bytes:
 //
 //   fastest(budget) = the first candidate, in order of time, whose bytes are at most `budget`
 //
@@ -28,8 +28,8 @@ struct BudgetCandidate {
 
 class BudgetSearch {
 public:
-  // Compiles the plan of a candidate and returns its bytes. The search ends if it returns nothing,
-  // because the plan could not be made.
+  // Compiles the plan of a candidate and returns its bytes. Returns nothing if the plan could not
+  // be made; the search then ends.
   using Measure = std::function<std::optional<uint64_t>(size_t candidate)>;
 
   // Candidate i+1 of `candidates` must not be faster than candidate i; see check().
@@ -38,19 +38,20 @@ public:
   // Returns an error unless there is a candidate and the candidates are in order of rising time.
   Result<void> check() const;
 
-  // Returns the fastest candidate within `budget` bytes; nothing when no candidate fits or a plan
-  // could not be made.
+  // Returns the fastest candidate that needs at most `budget` bytes. Returns nothing when no
+  // candidate fits or a plan could not be made.
   std::optional<size_t> fastest(uint64_t budget);
 
-  // Returns the candidate with the fewest bytes, and among equal ones the fastest; nothing when a
-  // plan could not be made. Measures only the `most` candidates with the lowest bounds.
+  // Returns the candidate with the fewest bytes, and of several such candidates the fastest.
+  // Returns nothing when a plan could not be made. Considers only the `most` candidates with the
+  // lowest bounds.
   std::optional<size_t> smallest(size_t most = SIZE_MAX);
 
-  // Returns the bytes that count for a candidate, and measures it if necessary; nothing when its
-  // plan could not be made.
+  // Returns the larger of a candidate's bound and its measured bytes; compiles its plan if
+  // necessary. Returns nothing when the plan could not be made.
   std::optional<uint64_t> bytes(size_t candidate);
 
-  // Returns true when a plan could not be made.
+  // Returns true when the plan of any candidate could not be made.
   bool failed() const { return broken; }
 
   struct Attempt {

@@ -28,7 +28,8 @@ Result<void> MinCut::verify(const MinCutProblem &problem) const {
     return Error{"does not speak of every node and arc"};
   if (!sourceSide[size_t(problem.source)] || sourceSide[size_t(problem.sink)])
     return Error{"does not part source and sink"};
-  // Flow in minus flow out per node, modulo 2^128, because the sums of a wrong flow may overflow.
+  // Per node: the flow into it minus the flow out of it, modulo 2^128. The sums of an invalid flow
+  // may overflow 128 bits.
   using Excess = unsigned __int128;
   std::vector<Excess> excess(sourceSide.size());
   CutCapacity cut = 0;
@@ -56,8 +57,8 @@ Result<void> MinCut::verify(const MinCutProblem &problem) const {
 
 namespace {
 
-// The residual network in flat arrays: arc i of the problem is edge 2i, and edge 2i + 1 is its
-// reverse.
+// The residual network, which has the unused capacities. Edge 2i is arc i of the problem, and edge
+// 2i + 1 is the reverse of that arc.
 class Residual {
 public:
   Residual(const MinCutProblem &problem, CutCapacity uncuttable)
@@ -78,7 +79,7 @@ public:
       edges[next[size_t(head[edge ^ 1])]++] = edge;
   }
 
-  // Computes each node's distance from the source along edges with capacity left; -1: unreachable.
+  // Computes each node's distance from the source over edges with unused capacity; -1: unreachable.
   void findLevels() {
     std::fill(level.begin(), level.end(), -1);
     queue.assign(1, problem.source);
@@ -97,8 +98,9 @@ public:
 
   bool reaches(int node) const { return level[size_t(node)] >= 0; }
 
-  // Adds flow along shortest paths from source to sink until each such path has a full edge (a
-  // blocking flow). Returns the flow added. There is no recursion, because a path can be very long.
+  // Adds flow along shortest paths from source to sink until each such path has an edge without
+  // unused capacity (a blocking flow). Returns the amount of the added flow. Uses no recursion,
+  // because a path can have very many edges.
   CutCapacity augment() {
     CutCapacity total = 0;
     next = begin;
@@ -152,8 +154,8 @@ private:
 } // namespace
 
 std::optional<MinCut> lmc::minCut(const MinCutProblem &problem) {
-  // An uncuttable arc gets a capacity of one more than all others together, so a minimum cut
-  // crosses such an arc only if every cut does.
+  // An uncuttable arc gets the sum of all other arcs' capacities plus one. A minimum cut then
+  // crosses an uncuttable arc only if every cut crosses one.
   CutCapacity finite = 0;
   for (const MinCutProblem::Arc &arc : problem.arcs)
     if (arc.capacity != kUncuttable)

@@ -25,8 +25,8 @@ struct MinCutProblem {
   int source = 0, sink = 1;
   std::vector<Arc> arcs; // parallel arcs, and arcs from a node to itself, are allowed
 
-  // Returns an error that names the fault unless the problem is well formed. All capacities other
-  // than kUncuttable must sum to less than 2^124.
+  // Returns an error if the problem is not well formed. All capacities other than kUncuttable must
+  // sum to less than 2^124.
   Result<void> check() const;
 };
 
@@ -35,13 +35,13 @@ struct MinCut {
   std::vector<CutCapacity> flow; // per arc: the arc's flow in a maximum flow
   CutCapacity capacity = 0;      // sum over the arcs from the source's side to the sink's side
 
-  // Returns an error that names the fault unless flow and cut are valid and both have the value
-  // `capacity`. A flow and a cut of equal value prove each other optimal.
+  // Returns an error unless `flow` is valid, the cut is valid, and both have the value `capacity`.
+  // A flow and a cut of equal value prove each other optimal.
   Result<void> verify(const MinCutProblem &problem) const;
 };
 
-// Returns the minimum cut with the smallest source side, which every other minimum cut's contains;
-// nothing when a path of kUncuttable arcs leads from source to sink.
+// Returns the minimum cut with the smallest source side, a subset of the source sides of all other
+// minimum cuts. Returns nothing when a path of kUncuttable arcs leads from source to sink.
 std::optional<MinCut> minCut(const MinCutProblem &problem);
 
 } // namespace lmc

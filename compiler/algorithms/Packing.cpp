@@ -50,8 +50,8 @@ Result<void> PackingSolution::verify(const PackingProblem &problem) const {
     if (offsets[i] + problem.buffers[i].bytes > bytes)
       return userError("buffer {} ends outside the arena", i);
   }
-  // Sweeps in order of offset, so that a buffer is compared only with buffers whose bytes it
-  // overlaps.
+  // Visits the buffers in order of offset, so that each buffer is compared only with buffers whose
+  // bytes overlap with its own.
   std::vector<size_t> order(offsets.size());
   std::iota(order.begin(), order.end(), size_t(0));
   std::ranges::sort(order, {}, [&](size_t i) { return offsets[i]; });
@@ -66,8 +66,9 @@ Result<void> PackingSolution::verify(const PackingProblem &problem) const {
 
 namespace {
 
-// Places the buffers in `order`. Each takes a range of bytes that is unused for its whole live
-// range: the smallest sufficient one if `tightest`, else the lowest.
+// Places the buffers in `order`. Each buffer takes a range of bytes that is unused while the buffer
+// is live. With `tightest`, it takes the smallest sufficient range, else the one with the lowest
+// offset.
 PackingSolution place(const PackingProblem &problem, const std::vector<size_t> &order,
                       bool tightest) {
   PackingSolution solution;
@@ -106,8 +107,8 @@ PackingSolution place(const PackingProblem &problem, const std::vector<size_t> &
   return solution;
 }
 
-// Returns the first packing of at most `enough` bytes among the greedy orders, or else the smallest
-// one.
+// Packs the buffers in several greedy orders. Returns the first packing of at most `enough` bytes,
+// or else the smallest packing.
 PackingSolution packGreedily(const PackingProblem &problem, uint64_t enough) {
   const auto &buffers = problem.buffers;
   auto sorted = [&](auto key) {
@@ -138,8 +139,8 @@ PackingSolution packGreedily(const PackingProblem &problem, uint64_t enough) {
   return best;
 }
 
-// A set of buffers connected by overlaps in time. Two components are never live at the same moment,
-// so each is packed on its own, from offset 0.
+// Buffers that are connected by overlaps of their live ranges. Two components are never live at the
+// same moment, so each component is packed on its own, from offset 0.
 struct Component {
   std::vector<size_t> members;
   PackingProblem problem;
@@ -161,7 +162,8 @@ std::vector<Component> componentsOf(const PackingProblem &problem) {
     last = std::max(last, buffer.last);
     components.back().members.push_back(i);
   }
-  // The buffers keep their order in the problem: place() prefers the first of equal buffers.
+  // Restores the order of the problem: of buffers with equal keys, packGreedily() places the first
+  // one in this order first.
   for (Component &component : components) {
     std::sort(component.members.begin(), component.members.end());
     for (size_t i : component.members)
@@ -173,8 +175,8 @@ std::vector<Component> componentsOf(const PackingProblem &problem) {
 } // namespace
 
 PackingSolution lmc::pack(const PackingProblem &problem, uint64_t searchNodes) {
-  // The arena is as large as its largest component. It is worth improving only that one, down to
-  // the next largest or to the lower bound of the whole problem.
+  // Each round improves the largest component, which decides the size of the arena. No component
+  // needs fewer bytes than the lower bound of the whole problem.
   uint64_t bound = problem.lowerBound();
   PackingSolution solution;
   solution.isOptimal = true;

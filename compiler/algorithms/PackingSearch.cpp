@@ -62,9 +62,9 @@ public:
     ranked([&](int i) { return std::pair(double(size[size_t(i)]), length(i)); });
   }
 
-  // Searches for a packing within `arena` and places at most `mostNodes` buffers. Where several
-  // buffers may take the same offset, the first one in ranking number `order` (below kOrders) comes
-  // first.
+  // Searches for a packing within `arena`, in units of the alignment, with at most `mostNodes`
+  // search nodes. Of buffers that may take the same offset, the one with the lowest rank in
+  // ranks[order] is placed first.
   Outcome run(int64_t arena, size_t order, uint64_t mostNodes) {
     int count = int(size.size());
     capacity = arena;
@@ -90,8 +90,8 @@ public:
   static constexpr size_t kOrders = 3;
 
   uint64_t nodesLeft() const { return nodes; }
-  // Return the height of the packing that run() found, in units of the alignment, and its offsets
-  // in bytes.
+  // Return the height, in units of the alignment, and the offsets, in bytes, of the packing that
+  // run() found.
   int64_t height() const {
     int64_t most = 0;
     for (size_t i = 0; i < size.size(); ++i)
@@ -107,12 +107,13 @@ public:
   }
 
 private:
-  // Packs the unplaced buffers from `head` to `tail`, which form one group. Each must have a larger
-  // offset than `from`, or `from` and a rank above `fromRank`, so that no packing is tried twice.
+  // Packs the unplaced buffers from number `head` to number `tail`, which form one group. Places
+  // them in rising order of (offset, rank), all above (from, fromRank), so that no packing is tried
+  // twice.
   Outcome solve(int head, int tail, int64_t from, int fromRank) {
     if (!fits(head, tail, from))
       return Outcome::Impossible;
-    // A buffer at `limit` or above would leave a hole below it into which another buffer fits.
+    // A buffer at offset `limit` or above would leave a hole that is large enough for another one.
     int64_t limit = std::numeric_limits<int64_t>::max();
     for (int i = head; i <= tail; i = next[size_t(i)])
       limit = std::min(limit, offset[size_t(i)] + size[size_t(i)]);
@@ -143,8 +144,8 @@ private:
     return Outcome::Impossible;
   }
 
-  // Divides the unplaced buffers from `head` to `tail` into groups that are never live together,
-  // and packs one group after the other.
+  // Divides the unplaced buffers from `head` to `tail` into groups, and packs one group after the
+  // other. Buffers of different groups are never live at the same moment.
   Outcome solveGroups(int head, int tail, int64_t from, int fromRank) {
     for (int i = head; i <= tail;) {
       int begin = i, end = i, last = lastSection[size_t(i)];
@@ -159,8 +160,8 @@ private:
     return Outcome::Found;
   }
 
-  // Returns false if the unplaced buffers from `head` to `tail` certainly do not fit into the
-  // capacity at offsets of at least `from`.
+  // Returns false if the unplaced buffers from `head` to `tail` certainly do not fit between the
+  // offsets `from` and `capacity`.
   bool fits(int head, int tail, int64_t from) {
     int begin = firstSection[size_t(head)], end = begin;
     int64_t visits = 0;
@@ -173,8 +174,8 @@ private:
     for (int s = begin; s < end; ++s)
       if (std::max(top[size_t(s)], from) + remaining[size_t(s)] > capacity)
         return false;
-    // A tighter bound, for small groups because it takes more than linear time: in each section,
-    // all unplaced buffers lie above the lowest offset that any of them may take.
+    // A tighter bound: in each section, all unplaced buffers lie above the lowest offset that any
+    // of them may take. It takes more than linear time, so only small groups use it.
     constexpr int64_t kMaxVisits = 4096;
     if (visits > kMaxVisits)
       return true;
@@ -190,7 +191,7 @@ private:
     return true;
   }
 
-  // Places `buffer`, one of the buffers from `head` to `tail`, at its lowest allowed offset.
+  // Places `buffer`; raises the lowest allowed offsets of other buffers from `head` to `tail`.
   void put(int buffer, int head, int tail) {
     size_t b = size_t(buffer);
     int64_t end = offset[b] + size[b];
@@ -210,7 +211,7 @@ private:
     placements.push_back(buffer);
   }
 
-  // Removes all placements after the first `mark`.
+  // Removes the last placements, until only the first `mark` placements are left.
   void undo(size_t mark) {
     while (placements.size() > mark) {
       size_t b = size_t(placements.back());
@@ -255,8 +256,8 @@ private:
 
 void lmc::searchPacking(const PackingProblem &problem, uint64_t enough, PackingSolution &solution,
                         uint64_t &nodes) {
-  // Each placed buffer is one level of the recursion and stores its changes and candidates, so the
-  // stack grows linearly with the number of buffers, and the heap at most quadratically.
+  // The limit bounds the memory of the search. Each placed buffer is one level of the recursion and
+  // stores its changes and candidates, so the heap grows at most quadratically.
   constexpr size_t kMaxBuffers = 8192;
   if (problem.buffers.size() > kMaxBuffers)
     return;
@@ -265,13 +266,13 @@ void lmc::searchPacking(const PackingProblem &problem, uint64_t enough, PackingS
   int64_t bound = int64_t(problem.lowerBound()) / unit; // no packing is lower
   int64_t best = (int64_t(solution.bytes) + unit - 1) / unit;
   int64_t goal = std::max(bound, int64_t(enough) / unit); // no lower packing is needed
-  // Bisects over the height. `best` is the height of the best packing so far. The first target is
-  // the goal itself, because the search often reaches it; each later one is the middle between
-  // `given` and `best`. When no height is left between them, the bisection restarts with four times
-  // as many nodes per target.
+  // Bisects the height. `best` is the height of the best packing so far. The first target is
+  // `goal`, because the search often reaches it. Each later target is the middle between `given`
+  // and `best`. When no height is left between these two, the bisection starts again, with four
+  // times as many search nodes per target.
   int64_t given = goal - 1; // no packing of this height was found, or none exists
-  // The nodes for one target and ranking, enough to place every buffer one and a half times. A
-  // longer search hardly ever repairs a bad first placement.
+  // The maximum number of search nodes for one target and one ranking. It suffices to place every
+  // buffer one and a half times. A longer search hardly ever repairs a bad first placement.
   uint64_t slice = 3 * problem.buffers.size() / 2 + 1000;
   for (int64_t target = goal; best > goal && nodes > 0; target = given + (best - given) / 2) {
     Outcome outcome = Outcome::Stopped;

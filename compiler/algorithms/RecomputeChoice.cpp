@@ -9,7 +9,7 @@
 
 using namespace lmc;
 
-// The limit of sums of bytes. It is below kNever, which stands for infinity.
+// All sums of bytes are below this limit. It is below kNever, which stands for infinity.
 static constexpr uint64_t kMaxChoiceBytes = uint64_t(1) << 61;
 
 Result<void> RecomputeChoiceProblem::check() const {
@@ -87,8 +87,8 @@ struct Option {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 2; // stands for infinity
 
-// Returns need(l), the bytes that layers l..L-1 need in addition to those that layers 0..l-1 keep,
-// for an option of layer l and `after` = need(l+1):
+// Returns need(l) for an option of layer l and `after` = need(l+1). need(l) is the number of bytes
+// that layers l..L-1 need in addition to the bytes that layers 0..l-1 keep:
 //   need(L) = headAndLossBytes,  need(l) = kept(l) + max(transient(l), need(l+1)).
 // The peak is fixedBytes + need(0).
 int64_t needOf(const Option &option, int64_t after) {
@@ -107,7 +107,7 @@ std::vector<int64_t> leastNeeds(const RecomputeChoiceProblem &problem) {
   return least;
 }
 
-// Returns the undominated options. An option dominates one that has at least its kept bytes,
+// Returns the undominated options. An option is dominated if another option has no more kept bytes,
 // transient bytes and time. Of equal options, the first one stays.
 std::vector<Option> undominated(const std::vector<LayerOption> &options) {
   std::vector<Option> kept;
@@ -127,10 +127,10 @@ std::vector<Option> undominated(const std::vector<LayerOption> &options) {
   return kept;
 }
 
-// The minimum time in which some layers can keep at most a given number of bytes, if layers could
-// take fractions of options: a convex, falling function of the bytes. This continuous relaxation
-// takes the edges of the convex hulls of the layers' options in order of their seconds per byte
-// (Sinha and Zoltners 1979).
+// The minimum time in which some layers keep at most a given number of bytes, if a layer could mix
+// its options (the continuous relaxation): a convex, falling function of the bytes. Its edges are
+// those of the convex hulls of the layers' options, in order of their seconds per byte (Sinha and
+// Zoltners 1979).
 struct Relaxation {
   struct Corner {
     int64_t kept, time;
@@ -149,13 +149,14 @@ struct Relaxation {
     const Corner &a = corners[hint - 1], &b = corners[hint];
     int64_t rise = b.time - a.time;
     double part = double(kept - b.kept) / double(a.kept - b.kept);
-    // The interpolation has a relative error below 2^-50, which is added so that the result stays a
-    // lower bound.
+    // The interpolation has a relative error below 2^-50. The result stays a lower bound, because
+    // this error is subtracted from it.
     return b.time - std::min(rise, int64_t(double(rise) * part) + (rise >> 50) + 1);
   }
 };
 
-// Returns the relaxations over layers 0..l-1, for l from 0 to L, of the layers' `options`.
+// Returns one relaxation for each l from 0 to L: that of layers 0..l-1. `options` has a list per
+// layer.
 std::vector<Relaxation> relax(const std::vector<std::vector<Option>> &options) {
   struct Edge { // from one corner of a layer's hull to the next
     size_t layer;
@@ -213,13 +214,14 @@ std::vector<Relaxation> relax(const std::vector<std::vector<Option>> &options) {
 // The maximum number of partial choices per layer in the thorough search. Real and random problems
 // with 80 layers of 8 options give some hundreds.
 constexpr size_t kMaxLabels = 4096;
-// The limit of a quick first search, whose result lets the thorough one discard most partial
-// choices.
+// The maximum number of partial choices per layer in a quick first search. Its result lets the
+// thorough search discard most partial choices.
 constexpr size_t kFewLabels = 64;
 
 class LabelSearch {
 public:
-  // `capacity` is the upper limit of need(0). At least one choice must be within it.
+  // `capacity` is the maximum of need(0). At least one choice must exist whose need(0) is no
+  // larger.
   LabelSearch(const RecomputeChoiceProblem &problem, int64_t capacity)
       : problem(problem), layers(problem.layers.size()), capacity(capacity) {
     std::vector<std::vector<Option>> kinds;
@@ -246,8 +248,8 @@ public:
     choice.options = best;
     choice.peakBytes = peakOf(problem, best);
 
-    // Moves, among the layers of one kind, the options with larger transients to the earlier
-    // layers, where fewer kept bytes are live, unless that raises the peak.
+    // Among the layers of one kind, gives the options with more transient bytes to the earlier
+    // layers, unless that raises the peak: fewer kept bytes are live in their backward pass.
     std::vector<int> sorted = best;
     for (size_t kind = 0; kind < problem.kinds.size(); ++kind) {
       std::vector<int> taken;
@@ -275,8 +277,8 @@ public:
   }
 
 private:
-  // Options for layers l..L-1. A partial choice dominates another if it needs no more bytes and
-  // takes no longer: need(l) rises with need(l+1), and times add up.
+  // A partial choice: options for layers l..L-1. It dominates another one that needs at least as
+  // many bytes and takes at least as long, because need(l) rises with need(l+1), and times add up.
   struct Label {
     int64_t need, time;
     uint32_t parent; // index, in the list of layer l+1, of the partial choice that this one extends
@@ -296,9 +298,10 @@ private:
     for (size_t l = layers; l-- > 0;) {
       const std::vector<Label> &from = labels[l + 1];
       std::vector<Label> &to = labels[l];
-      // Each option of layer l extends each partial choice of `from`. The needs of one option rise,
-      // so the lists of all options are merged into `to`. All partial choices below the option's
-      // transient give the same need, so only the last and fastest of them counts.
+      // Each option of layer l extends each partial choice of `from`. Along `from`, the needs of
+      // one option rise, so the lists of all options are merged into `to`. All partial choices with
+      // a need up to the option's transient bytes give the same need. Only the last and fastest of
+      // these counts.
       next.assign(options[l].size(), 0);
       heads.resize(options[l].size());
       auto advance = [&](size_t o) {
@@ -321,7 +324,7 @@ private:
         if (need > allowed[l])
           break;
         if (!to.empty() && to.back().time <= time) {
-          // Skips all entries of this option that are not faster than the chosen one.
+          // Skips all entries of this option that are not faster than the last entry of `to`.
           next[chosen] = size_t(
               std::partition_point(from.begin() + ptrdiff_t(next[chosen]), from.end(),
                                    [&](const Label &label) {
@@ -342,8 +345,8 @@ private:
       }
       if (to.size() > mostLabels) {
         // Keeps the first partial choice, which can always be completed. Divides the others into
-        // groups of consecutive entries and keeps the smallest bound of each. The smallest bounds
-        // of the whole list would nearly all need the same bytes.
+        // groups of consecutive entries. Of each group, keeps the entry with the smallest bound. In
+        // the whole list, nearly all entries with small bounds need the same bytes.
         cut = true;
         size_t group = (to.size() - 2) / (mostLabels - 1) + 1, kept = 1;
         for (size_t begin = 1; begin < to.size(); begin += group) {
@@ -359,8 +362,8 @@ private:
         to.resize(kept);
       }
     }
-    // Every partial choice at layer 0 is a whole choice that beats the best known one, and the last
-    // is the fastest.
+    // At layer 0, every partial choice is complete and better than the best known choice. The last
+    // one is the fastest.
     if (!labels[0].empty()) {
       size_t at = labels[0].size() - 1;
       bestTime = labels[0][at].time;
@@ -378,7 +381,7 @@ private:
   const size_t layers;
   const int64_t capacity;
   std::vector<std::vector<Option>> options; // per layer, the options that fit the capacity
-  // allowed[l] is the maximum of need(l) for which layers 0..l-1 still have options that fit.
+  // allowed[l] is the maximum of need(l) with which layers 0..l-1 can still stay within `capacity`.
   std::vector<int64_t> allowed;
   // relaxations[l] is the relaxation over layers 0..l-1.
   std::vector<Relaxation> relaxations;

@@ -8,19 +8,19 @@
 //   peak = fixedBytes + max( headAndLossBytes + sum of all kept,
 //                            max over l of transient(l) + sum of kept(0..l) )
 //
-// The chosen options have the minimum sum of seconds whose peak is within a budget, and among equal
-// seconds the minimum peak.
+// Of all choices whose peak is within a budget, the result has the minimum sum of seconds. Of
+// several such choices, it has the minimum peak.
 //
 // This is a multiple-choice knapsack problem, solved by dynamic programming over lists of
 // undominated partial choices (Kellerer, Pferschy and Pisinger, "Knapsack Problems", 2004, chapter
-// 11). A partial choice has options for the last layers. Of two that need the same bytes, the
-// faster one dominates. Bounds from the continuous relaxation discard further ones. The result is
-// exact unless thousands of undominated partial choices remain, when every option costs nearly the
-// same per byte. Then only the most promising ones are kept, and the result states a lower bound of
-// the time.
+// 11). A partial choice has options only for the last layers. If two of them need the same bytes,
+// the faster one dominates. Lower bounds from the continuous relaxation discard more partial
+// choices. The result is exact unless thousands of undominated ones remain; this happens when all
+// options cost nearly the same seconds per byte. Then only the most promising ones are kept, and
+// the result states a lower bound of the time.
 //
-// At equal predicted seconds, a greedy choice (the options that save most bytes per second first)
-// has a peak up to 9.7% higher on the shipped models, and the same option for all layers one up to
+// With equal predicted seconds on the shipped models, a greedy choice (the options that save most
+// bytes per second first) has a peak up to 9.7% higher. One option for all layers has a peak up to
 // 84% higher (bench/results/planners-2026-11-22.md).
 #pragma once
 
@@ -46,9 +46,8 @@ struct RecomputeChoiceProblem {
   uint64_t fixedBytes = 0;       // bytes of state, and of all other data that is always live
   uint64_t headAndLossBytes = 0; // bytes that head and loss need, in addition to all kept bytes
 
-  // Returns an error that names the fault unless the problem is well formed. The bytes of all
-  // layers, each with its largest option, must sum to less than 2^61, and the slowest choice may
-  // take at most an hour.
+  // Returns an error if the problem is not well formed. The bytes of all layers, each with its
+  // largest option, must sum to less than 2^61, and the slowest choice may take at most an hour.
   Result<void> check() const;
 };
 
@@ -60,19 +59,19 @@ struct RecomputeChoice {
   // choice is proven to be the fastest.
   double boundSeconds = 0;
 
-  // Returns an error that names the fault unless the options exist, the sums are right and
+  // Returns an error unless the options exist, `peakBytes` and `seconds` are right and
   // `boundSeconds` is at most `seconds`.
   Result<void> verify(const RecomputeChoiceProblem &problem) const;
 };
 
-// Returns the fastest choice within `budget` bytes; nothing when no choice fits. Layers of a kind
-// with equal options are consecutive, unless this order would raise the peak.
+// Returns the fastest choice within `budget` bytes; nothing when no choice fits. Among the layers
+// of one kind, those with the same option are consecutive, unless this would raise the peak.
 std::optional<RecomputeChoice> chooseRecompute(const RecomputeChoiceProblem &problem,
                                                uint64_t budget);
 
-// Returns choices from the fastest of all to the one with the smallest peak, without those that
-// another one beats in both. It calls chooseRecompute() with each of `budgets`, and with `steps` +
-// 1 budgets that divide the range between these two peaks evenly.
+// Returns choices from the fastest of all to the one with the smallest peak. Each is slower than
+// the choice before it and has a smaller peak. Calls chooseRecompute() with each of `budgets`, and
+// with `steps` + 1 budgets that divide the range between the first and the last peak evenly.
 std::vector<RecomputeChoice> recomputeChoices(const RecomputeChoiceProblem &problem, int steps,
                                               const std::vector<uint64_t> &budgets);
 

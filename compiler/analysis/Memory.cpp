@@ -11,8 +11,8 @@
 namespace lmc {
 namespace {
 
-// The order in which categories claim the bytes that slices of several categories cover. Values
-// kept for the backward pass come first, whatever views cover them.
+// A byte that slices of several categories cover counts for the first of them in this order. Values
+// kept for the backward pass come first.
 constexpr plan::Category kOrder[] = {
     plan::Category::Activations,    plan::Category::LibraryWorkspace, plan::Category::Temporaries,
     plan::Category::Parameters,     plan::Category::ComputeCopies,    plan::Category::Gradients,
@@ -22,7 +22,7 @@ static_assert(std::size(kOrder) == kCategories);
 
 using Slices = std::vector<const plan::Slice *>;
 
-// Returns the distinct bytes of `slices`; each byte counts for one category.
+// Returns the number of distinct bytes of `slices` per category; each byte counts once.
 CategoryBytes coveredBytes(const Slices &slices) {
   CategoryBytes bytes{};
   if (slices.size() == 1) {
@@ -88,7 +88,7 @@ std::vector<Slices> groupByBuffer(Slices slices) {
   return buffers;
 }
 
-// Adds to `change`, for each command, the change of the bytes that `buffer` covers.
+// Adds the bytes of `buffer` to `change`: for each command, the change of the live bytes.
 void addBuffer(Slices buffer, std::vector<std::array<int64_t, kCategories>> &change) {
   int commands = int(change.size()) - 1;
   std::vector<int> times;

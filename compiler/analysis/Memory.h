@@ -46,11 +46,11 @@ struct MemoryTimeline {
   std::vector<FunctionMemory> functions;
   int worst = -1; // the function with the highest peak
 
-  // Returns the maximum of bytes that any function keeps for its backward pass at one moment.
+  // Returns the maximum number of bytes that a function keeps for its backward pass at one moment.
   uint64_t activationBytes() const;
 };
 
-// Computes the timeline. Takes O(n log n) for n slices if buffers have few views.
+// Computes the timeline, in O(n log n) for n slices if buffers have few views.
 MemoryTimeline memoryTimeline(const plan::Plan &plan);
 
 } // namespace lmc

@@ -5,7 +5,7 @@
 
 namespace lmc::cost {
 
-// Returns the rate of a group, in bytes/s: that of its slowest link.
+// Returns the rate of the group's ring in bytes/s (Collectives.h).
 static double rateOf(const Group &group, const DeviceSpec &spec) {
   const double across = double(group.devicesPerNode) * spec.nodeLink.bandwidth;
   if (group.devicesPerNode == 1)
@@ -17,8 +17,8 @@ static double baseOf(const Group &group, const DeviceSpec &spec) {
   return (group.nodes > 1 ? spec.nodeLink : spec.deviceLink).base;
 }
 
-// Returns the seconds of `passes` passes around the ring: 1 for all-gather or reduce-scatter, 2 for
-// all-reduce.
+// Returns the seconds of a collective that goes around the ring `passes` times: 1 for all-gather or
+// reduce-scatter, 2 for all-reduce.
 static double ringSeconds(double bytes, const Group &group, int passes, const DeviceSpec &spec) {
   const double n = double(group.devicesPerNode * group.nodes);
   if (n <= 1)
@@ -38,13 +38,13 @@ static double treeSeconds(double bytes, const Group &group, const DeviceSpec &sp
          2 * (hops + (n - 1) / n * bytes / (kTreeRate * rateOf(group, spec)));
 }
 
-// Returns true if the group works in stages, first inside nodes and then between them.
+// Returns true if collectives of the group work in stages (Collectives.h).
 static bool hasStages(const Group &group, const DeviceSpec &spec) {
   return spec.nodeLink.stages && group.devicesPerNode > 1 && group.nodes > 1;
 }
 
-// Returns the seconds of `inside` passes around the ring of each node, and of `across` passes
-// around the rings between nodes.
+// Returns the seconds of a collective in stages: `inside` passes around the ring of each node, and
+// `across` passes around the rings across the nodes.
 static double stagedSeconds(double bytes, const Group &group, int inside, int across,
                             const DeviceSpec &spec) {
   return inside * ringSeconds(bytes, {group.devicesPerNode, 1}, 1, spec) +

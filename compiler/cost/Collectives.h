@@ -11,13 +11,14 @@
 //            of [link.node], because all network adapters of a node work at once
 //   all-reduce:                  twice around the ring, with one base
 //
-// `base` is that of [link.node] if the group has several nodes. An all-reduce can then also use a
-// tree of nodes, at 0.92 of the ring's rate (NCCL's factor), with 2 * (devicesPerNode - 1) hops
-// inside nodes and 2 * log2(nodes) between them. The faster of ring and tree counts, as in NCCL.
+// `base` is that of [link.node] if the group has several nodes, else that of [link.device]. With
+// several nodes, an all-reduce can also use a tree of nodes. The tree has 0.92 of the ring's rate
+// (NCCL's factor), with 2 * (devicesPerNode - 1) hops inside nodes and 2 * log2(nodes) between
+// them. The faster of ring and tree counts, as in NCCL.
 //
 // If [link.node] sets `stages`, a group of several nodes works in stages (NodeCommunicator.h), each
-// of which is a ring. Devices with the same number in their nodes form a ring across the nodes, for
-// 1 / devicesPerNode of the tensor, a share:
+// of which is a ring. Devices with the same number in their nodes form a ring across the nodes.
+// Each such ring works on a share of the tensor, 1 / devicesPerNode:
 //
 //   all-gather      of a share across the nodes, then of the whole tensor inside each node
 //   reduce-scatter  inside each node, then of a share across the nodes
@@ -35,7 +36,7 @@ struct Group {
 };
 
 // Return the time of the collective in seconds; 0 for one device. A reduce-scatter takes as long as
-// an all-gather. The spec must have every link that the group uses.
+// an all-gather. `spec` must describe every link that the group uses.
 double allGatherSeconds(double bytes, const Group &group, const DeviceSpec &spec);
 double allReduceSeconds(double bytes, const Group &group, const DeviceSpec &spec);
 
@@ -49,7 +50,7 @@ struct AllGatherLine {
   double bandwidth; // bytes/s
 };
 
-// The group has at least two devices.
+// The group must have at least two devices.
 AllGatherLine allGatherLine(const Group &group, const DeviceSpec &spec);
 
 } // namespace lmc::cost

@@ -1,8 +1,8 @@
 // Predicts the time of commands on a device.
 //
-// The base class knows only the device spec. A target that can predict its own kernels derives a
-// class (codegen::Target::costModel). A search and its report ask the same CostModel, so that they
-// agree.
+// The base class knows only the device spec. A target that can predict the times of its own kernels
+// derives a class (codegen::Target::costModel). The search for a plan and the reports about this
+// plan use the same CostModel, so that their times agree.
 #pragma once
 
 #include "compiler/cost/Roofline.h"
@@ -23,18 +23,18 @@ public:
 
   virtual Estimate gemm(const GemmWork &work) const { return estimate(work, spec); }
 
-  // Returns two estimates, of a matrix product and of the SwiGLU kernel that follows it, or one of
-  // a kernel that computes both.
+  // Returns two estimates: of a matrix product, and of the SwiGLU kernel that follows it. If one
+  // kernel computes both, returns only its estimate.
   virtual std::vector<Estimate> swiglu(const SwigluWork &work) const {
     return {gemm(work.product), estimate(work.rows, spec)};
   }
 
-  // Returns the estimate of one kernel that computes a product and its SwiGLU. The product reaches
-  // `share` of the rate of a library's product.
+  // Returns the estimate of one kernel that computes a matrix product and its SwiGLU. The product
+  // runs at `share` times the rate of a library's product.
   Estimate wholeSwiglu(const SwigluWork &work, double share = 1) const;
 
-  // Returns a warning if the work does not run on the device's matrix units although another shape
-  // or dtype would; otherwise "".
+  // Returns a warning if the work does not run on the device's matrix units, but would do so with
+  // another shape or dtype; otherwise "".
   virtual std::string warning(const Work &work) const { return ""; }
 
   // Returns one estimate for each kernel of a command if the target knows its kernels, else one

@@ -37,9 +37,9 @@ struct AttentionModel {
   double backward = 0, backwardHalfLength = 0;
 };
 
-// Measured rates of the target's own products with SwiGLU, as shares of the rate of a library's
-// product; 0: not measured. They hold from `rows` rows up to the `rows` of the next entry with the
-// same `inner` and `columns`.
+// Measured rates of the target's own kernels for a matrix product with SwiGLU, divided by the rate
+// of a library's product; 0: not measured. An entry holds for `rows` and more rows, up to the
+// `rows` of the next entry with the same `inner` and `columns`.
 struct SwigluRate {
   int64_t rows = 0, inner = 0, columns = 0; // x is [rows, inner], silu(g) u is [rows, columns]
   double forward = 0, backward = 0;
@@ -84,14 +84,14 @@ struct DeviceSpec {
   std::array<double, 3> peak{};
   // FLOP/s of generated kernels; a function such as exp counts as one operation.
   double vectorFlops = 0;
-  // The clock of a GPU's SMs in Hz, 0 for other devices: `clock` in a training step, where the
-  // power limit slows it down; `clockAlone` of a kernel that runs alone.
+  // The clock of a GPU's SMs in Hz, 0 for other devices. `clock` is the clock in a training step,
+  // where the power limit lowers it; `clockAlone` is the clock while a kernel runs alone.
   double clock = 0, clockAlone = 0;
   double launchSeconds = 0; // time from the end of a command to the start of the next
 
   std::array<GemmModel, 3> gemm;         // indexed by DataType
-  // The maximum of scratch memory, in bytes, of a matrix product on a GPU. The default is NVIDIA's
-  // recommendation for Hopper (cuBLAS documentation, cublasSetWorkspace).
+  // The maximum number of bytes of scratch memory for a matrix product on a GPU. The default is
+  // NVIDIA's recommendation for Hopper (cuBLAS documentation, cublasSetWorkspace).
   uint64_t gemmWorkspaceBytes = uint64_t(32) << 20;
   std::vector<AttentionModel> attention; // one or more models
   std::vector<SwigluRate> swiglu;        // may be empty
@@ -104,7 +104,7 @@ struct DeviceSpec {
   }
 };
 
-// Returns the bytes that a plan may use if memory.budget is 0.
+// Returns the number of bytes that a plan may use if memory.budget is 0.
 inline uint64_t usableBytes(const DeviceSpec &spec) { return spec.memoryBytes - spec.reserveBytes; }
 
 // The rates that planning passes use.
@@ -125,8 +125,8 @@ Rates ratesOf(const DeviceSpec *spec, DataType dtype);
 // Returns the names of the built-in specs, sorted.
 std::vector<std::string> deviceSpecNames();
 
-// Returns the name of the built-in spec whose key `default_of` lists `device`: "h100-sxm" for
-// "cuda:sm_90a". If no spec lists it, the part before the last ':' counts: "cpu" for
+// Returns the name of the built-in spec whose list `default_of` contains `device`: "h100-sxm" for
+// "cuda:sm_90a". If there is no such spec, looks for the part before the last ':': "cpu" for
 // "cpu:x86-64-v3". Returns "" if no spec lists that part either.
 std::string defaultDeviceSpec(std::string_view device);
 
@@ -134,11 +134,11 @@ std::string defaultDeviceSpec(std::string_view device);
 bool isSpecPath(std::string_view nameOrPath);
 
 // Loads a spec: a built-in one by name, or (if isSpecPath) a file, whose path is relative to
-// `directory`. Each mistake in a file is one line "FILE:LINE:COLUMN: error: ..." of the error.
+// `directory`. For each mistake in a file, the error has a line "FILE:LINE:COLUMN: error: ...".
 Result<DeviceSpec> loadDeviceSpec(const std::string &nameOrPath, const std::string &directory = "");
 
-// Returns the spec of a job: the one that target.spec names, or the default of target.device. If
-// the default spec has `host`, the memory of this machine replaces the spec's.
+// Returns the spec of a job: the one that target.spec names, or the default of target.device. A
+// default spec with `host` gets the memory size of this machine.
 Result<DeviceSpec> deviceSpecOf(const TargetConfig &target, const std::string &directory);
 
 // Parses the text of a spec; errors name `path`.
@@ -149,7 +149,7 @@ Result<DeviceSpec> parseDeviceSpec(const std::string &text, const std::string &p
 using SpecComments = std::map<std::string, std::string>;
 
 // Returns the spec as TOML that parseDeviceSpec reads; numbers have six significant digits.
-// `header` is the first lines of the file: complete comments, or "".
+// `header` is the text before the first key: complete comments, or "".
 std::string deviceSpecToml(DeviceSpec spec, const std::string &header = "",
                            const SpecComments &comments = {});
 

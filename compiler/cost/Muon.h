@@ -20,7 +20,7 @@ double orthogonalizeSeconds(const MuonWork &work, const CostModel &model);
 double stackedSeconds(const MuonWork &work, const CostModel &model);
 
 // Returns the seconds in which each rank of `group` orthogonalizes its share of the matrices,
-// rounded up to whole matrices, and gathers the results of the others.
+// rounded up to whole matrices, and gathers the results of the other ranks.
 double ownersSeconds(const MuonWork &work, const Group &group, const CostModel &model);
 
 } // namespace lmc::cost

@@ -44,7 +44,7 @@ static const plan::SortRows *sortOf(const plan::Plan &plan) {
   return nullptr;
 }
 
-// Returns the number of experts per token of the command that has `rows` rows of choices.
+// Returns the number of experts that a token chooses, for a command with `rows` rows of choices.
 static int64_t chosenOf(const plan::Plan &plan, uint64_t rows) {
   const plan::BatchInfo &batch = *plan.batch();
   const uint64_t tokens = std::max<uint64_t>(batch.micro_batch_size() * batch.sequence_length(), 1);
@@ -155,7 +155,7 @@ public:
   }
   // A wait touches no memory; planCost() knows how long it takes.
   Work operator()(const plan::Wait &) const { return KernelWork(); }
-  // Any other command does so little arithmetic that its traffic alone decides its time.
+  // Any other command does so little arithmetic that only its memory traffic decides its time.
   template <typename Body> Work operator()(const Body &op) const { return trafficOf(op); }
 
 private:
@@ -163,8 +163,8 @@ private:
   DataType typeOf(uint32_t index) const { return dataType(slice(index).dtype()); }
   double bytesOf(uint32_t index) const { return double(slice(index).bytes()); }
   int64_t widthOf(uint32_t index) const { return int64_t(byteWidth(slice(index).dtype())); }
-  // Returns the traffic of a command that reads and writes its operands. The slices in `parts`
-  // count only with the share `part`.
+  // Returns the traffic of a command that reads and writes its operands. Of the slices in `parts`,
+  // only the fraction `part` of the bytes counts.
   template <typename Op>
   KernelWork trafficOf(const Op &op, std::initializer_list<uint32_t> parts = {},
                        double part = 1) const {
@@ -177,23 +177,23 @@ private:
     }
     return work;
   }
-  // Returns the work of a command that moves rows. The slices `ofChoices` have room for one row per
-  // choice.
+  // Returns the work of a command that moves rows. The slices `ofChoices` have one row per choice,
+  // but only rows that belong to an expert are moved.
   template <typename Op>
   KernelWork movedOf(const Op &op, std::initializer_list<uint32_t> ofChoices) const {
     return trafficOf(op, ofChoices, shareWithExperts(op));
   }
-  // Returns the share of the rows of choices that have an expert.
+  // Returns the fraction of the rows of choices that belong to an expert.
   template <typename Op> double shareWithExperts(const Op &op) const {
     const plan::SortRows *sort = sortOf(plan);
     const uint64_t rows = op.held() ? op.held() : op.tokens() * op.chosen();
     return sort ? double(rowsOfExperts(rows, sort->count())) / double(rows) : 1;
   }
-  // Adds to `work` the traffic of reading each row of `of` (one per token) once per choice; `to`
-  // has a row for each choice. The reads of one row lie far apart, because choices are sorted by
-  // expert. If `of` is larger than a cache, they come from memory. On an H100, combine_rows_grad of
-  // 64 MiB took 1.41 times as long as with one read of each row
-  // (bench/results/gpu-2026-11-26-h100.md).
+  // Adds the traffic of repeated reads to `work`. `of` has a row per token, and `to` a row per
+  // choice of a token; each row of `of` is read once per choice. The reads of one row lie far
+  // apart, because choices are sorted by expert. If `of` is larger than a cache, they come from
+  // memory. On an H100, combine_rows_grad of 64 MiB took 1.41 times as long as with one read of
+  // each row (bench/results/gpu-2026-11-26-h100.md).
   template <typename Op>
   KernelWork readAgain(KernelWork work, const Op &op, uint32_t of, uint32_t to) const {
     constexpr double kLargestCached = 32 << 20;
@@ -228,7 +228,7 @@ private:
     return elements * widthOf(index) % 16 == 0;
   }
 
-  // Return the number of experts that have rows, and the number of rows of each of them.
+  // Return the number of experts that have rows, and the number of rows of each such expert.
   template <typename Op> int64_t busyOf(const Op &op) const {
     const auto experts = int64_t(op.experts());
     return std::clamp(routing == Routing::Balanced ? experts : chosenOf(plan, op.rows()),
@@ -240,9 +240,9 @@ private:
   template <typename Op> int64_t allRowsOf(const Op &op) const {
     return rowsOfExperts(op.rows(), op.experts());
   }
-  // Returns the number of the `rows` rows that have an expert, where the rank has `experts`
-  // experts. The rows have room for the maximum, when all ranks' tokens choose this rank's experts.
-  // On average a rank gets as many choices as its own tokens make.
+  // Returns how many of the `rows` rows belong to one of this rank's `experts` experts. The memory
+  // has room for the case that the tokens of all ranks choose only these experts. On average, a
+  // rank gets as many choices as its own tokens make.
   int64_t rowsOfExperts(uint64_t rows, uint64_t experts) const {
     const auto ranks = int64_t(plan.expert_ranks());
     if (ranks == 1 || routing != Routing::Balanced)
@@ -251,8 +251,7 @@ private:
     return std::max(int64_t(1),
                     int64_t(rows) * chosen / (ranks * std::min(chosen, int64_t(experts))));
   }
-  // Returns the first row length, in elements, that is not a multiple of 16 bytes; 0 if there is
-  // none.
+  // Returns the first row length (in elements) that is not a multiple of 16 bytes; 0: none is.
   template <typename Op> int64_t unalignedOf(const Op &op) const {
     for (const auto row : {int64_t(op.inner()), int64_t(op.columns())})
       if (!isAligned(op.x(), row))
@@ -310,8 +309,8 @@ public:
   Streams(const plan::Plan &plan, const DeviceSpec &spec, FunctionCost &cost)
       : plan(plan), spec(spec), cost(cost) {}
 
-  // Adds a command. `estimate` is that of the command alone. For a command of stream 0 or a wait,
-  // it becomes the time that stream 0 takes.
+  // Adds a command. `estimate` is the estimate for the command alone. For a wait or a command of
+  // stream 0, its seconds become the time that the command takes on stream 0.
   void add(const plan::Command &command, uint32_t number, Estimate &estimate) {
     cost.starts.push_back(cost.seconds);
     if (const plan::Wait *wait = command.body_as_Wait()) {
@@ -332,8 +331,8 @@ public:
   }
 
 private:
-  // Adds a collective, which starts when those before it on its stream and its links have ended.
-  // Returns its index.
+  // Adds a collective. It starts when the earlier collectives on its stream and on its links have
+  // ended. Returns the index of the collective.
   uint32_t start(const plan::Command &command, const plan::Collective &collective, uint32_t number,
                  double seconds) {
     std::optional<uint32_t> before; // of the collectives that this one waits for, the last
@@ -361,7 +360,8 @@ private:
     return index;
   }
 
-  // Returns the seconds of a command that starts now and takes `alone` seconds by itself.
+  // Returns the seconds of a command that starts now, if it takes `alone` seconds without
+  // collectives.
   double besideCollectives(double alone) {
     std::erase_if(moving, [&](const Moving &each) { return each.end <= cost.seconds; });
     double now = cost.seconds, left = alone; // `left`: the remaining seconds at full speed
@@ -395,7 +395,7 @@ private:
 
   double endOf(uint32_t index) const { return cost.collectives[index].end; }
 
-  // A collective that has not ended. Commands beside it run at `speed` of their full speed.
+  // A collective that has not ended. Commands beside it run at the fraction `speed` of their speed.
   struct Moving {
     double start, end, speed;
   };
@@ -429,8 +429,8 @@ PlanCost planCost(const plan::Plan &plan, const CostModel &model, Routing routin
       std::vector<const plan::Launch *> launches = plan::launchesOf(*command);
       double behind = 0; // the share of the command's time that the kernel behind a product takes
       if (const auto *swiglu = std::get_if<SwigluWork>(&work)) {
-        // Only one of the two kernels runs: the one behind a library's product, or the one that
-        // computes both.
+        // Only one of the two kernels runs: the SwiGLU kernel after a library's product, or the
+        // kernel that computes product and SwiGLU.
         const size_t runs = kernels.size() == 1 ? 1 : 0;
         behind = runs == 0 ? kernels[1].seconds / estimate.seconds : 0;
         for (size_t i = 0; i < launches.size(); ++i)

@@ -4,9 +4,9 @@
 // collectives on the same links, inside nodes or between them, the second starts when the first has
 // ended, even on another stream.
 //
-// A collective that moves data occupies the share `processors` of its link (DeviceSpec.h): commands
-// beside it run at 1 - processors of their speed. With two collectives the factors are multiplied.
-// The memory bandwidth that a collective takes is ignored.
+// A collective that moves data occupies a share of the device's processors (LinkModel::processors
+// in DeviceSpec.h). Commands beside it run at 1 - processors of their speed. Beside two
+// collectives, both factors apply. The memory bandwidth that a collective takes is ignored.
 //
 // The time of a function is the sum over the commands of stream 0, waits included. An optimizer
 // step takes (GAS is the number of micro-steps)
@@ -33,8 +33,9 @@ struct CollectiveTime {
 struct FunctionCost {
   double seconds = 0; // seconds of one run
   uint64_t runsPerStep = 0;
-  // The estimates in the order of the plan's commands. A Wait, or a collective of stream 0, lasts
-  // until the collective has ended. Any other command includes its delay by collectives beside it.
+  // The estimates in the order of the plan's commands. For a Wait, or a collective of stream 0,
+  // this is the time until the collective ends. The times of other commands of stream 0 include the
+  // delay by collectives beside them.
   std::vector<Estimate> commands;
   // Per command: the seconds of the SwiGLU kernel that runs after a library's matrix product in a
   // LinearSwiglu or SwigluLinearGrad; else 0.
@@ -44,9 +45,9 @@ struct FunctionCost {
   double slowed = 0; // seconds that the commands take longer because of collectives beside them
 };
 
-// The cost of all launches of a kernel in one optimizer step, with no collective beside it. If
-// there is only one estimate for a command with several kernels, they share it in the ratio of the
-// times that their own FLOPs and traffic would take.
+// The cost of all launches of a kernel in one optimizer step, with no collective beside it. If a
+// command has several kernels but only one estimate, the kernels divide the estimate in the ratio
+// of the times that their own FLOPs and traffic would take.
 struct KernelCost {
   uint64_t launches = 0;
   double seconds = 0;
@@ -74,16 +75,16 @@ PlanCost planCost(const plan::Plan &plan, const CostModel &model,
 // Returns the number of experts that a token chooses; 0 if the plan has no experts.
 int64_t sameExperts(const plan::Plan &plan);
 
-// Returns the model's warnings for the commands of a plan, each once, with the names of its model
-// ops.
+// Returns the warnings of `model` for the commands of a plan. Each warning appears only once, with
+// the names of the model's ops that it concerns.
 std::vector<std::string> warningsOf(const plan::Plan &plan, const CostModel &model);
 
 // Returns the work of a command in the form that estimate() takes (Roofline.h).
 Work workOf(const plan::Plan &plan, const plan::Command &command,
             Routing routing = Routing::Balanced);
 
-// Returns the nodes, and the devices per node, that the ranks along an axis of the plan's mesh
-// have.
+// Returns the number of nodes, and of devices per node, of a group of ranks along an axis of the
+// mesh.
 Group groupOf(const plan::Plan &plan, plan::Axis axis);
 
 // Returns the text of a setting stored in the plan; "" when it is not stored.

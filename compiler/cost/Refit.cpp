@@ -44,8 +44,8 @@ public:
   Fit(const DeviceSpec &start, const std::vector<MeasuredWork> &measured,
       const MakeModel &makeModel)
       : measured(measured), makeModel(makeModel), start(start), spec(start) {
-    // The bandwidth that kernels reach is one number here; result() divides it into bandwidth and
-    // reachable.
+    // During the fit, memoryBandwidth is the bandwidth that kernels reach. At the end, result()
+    // divides it into memoryBandwidth and reachable.
     spec.memoryBandwidth *= spec.reachable;
     spec.reachable = 1;
     add("memory.bandwidth", spec.memoryBandwidth);
@@ -78,7 +78,7 @@ private:
     return rate == rates.end() ? nullptr : &*rate;
   }
 
-  // Raises the rates of kernels to those that their commands reached.
+  // Sets the rates of memory, cache and vector units to the highest rates that commands reached.
   void startHigh() {
     auto reached = [&](double &value, double work, double seconds) {
       if (work <= 0)
@@ -92,7 +92,7 @@ private:
           !std::holds_alternative<ScatterWork>(command.work))
         continue;
       const Estimate estimate = cost::estimate(command.work, start);
-      // A command that is little more than a launch says nothing about a rate.
+      // A command of at most two launch times says too little about a rate.
       const double seconds = command.seconds - start.launchSeconds;
       if (seconds <= start.launchSeconds)
         continue;
@@ -108,7 +108,7 @@ private:
   // Returns the single rate that limits a command, or null if several do.
   Rate *limitOf(const Work &work, const CostModel &model, const std::vector<Estimate> &kernels) {
     if (const auto *attention = std::get_if<AttentionWork>(&work)) {
-      // If the target knows its own kernels, attention is priced by the clock.
+      // If the target predicts its own attention kernels, their times depend on the clock.
       const bool byClock = !model.attentionKernels(*attention).empty();
       const Estimate whole = sumOf(kernels);
       if (whole.bound == Bound::MemoryBandwidth)
@@ -124,14 +124,14 @@ private:
     if (only.bound == Bound::MemoryBandwidth)
       return rateOf(bandwidthFor(only.bytes));
     if (const auto *gemm = std::get_if<GemmWork>(&work)) {
-      // Arithmetic outside of the matrix units is priced as f32.
+      // Products outside of the matrix units have the rate of f32.
       const DataType dtype = only.bound == Bound::MatrixUnits ? gemm->input : DataType::F32;
       return rateOf(spec.gemm[size_t(dtype)].sustained);
     }
     return rateOf(spec.vectorFlops);
   }
 
-  // Sets each rate to the median over its commands. Returns true if a rate has changed.
+  // Sets each rate to the median over the commands that it limits. Returns true if a rate changed.
   bool improve() {
     const std::unique_ptr<CostModel> model = makeModel(spec);
     std::vector<Weighted> launches;

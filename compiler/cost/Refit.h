@@ -1,18 +1,18 @@
 // Fits the rates of a device spec to measured times of commands.
 //
-// A command's predicted time is a launch, plus the largest of the times that the device's units
-// need, each of which is work divided by a rate (Roofline.h). The fit assigns each command to the
-// rate that limits it. It then sets each rate to the weighted median, over its commands, of the
-// rate that would explain the measured time. The weight is the command's predicted part of a step.
-// A new rate may make something else the limit of a command, so the fit repeats this until no rate
-// changes.
+// A command's predicted time is the launch time plus the maximum of the times of the device's
+// units. The time of a unit is its work divided by a rate (Roofline.h). The fit assigns each
+// command to the rate that limits it. It then sets each rate to the weighted median, over its
+// commands, of the rate that would explain the measured time. The weight is the command's predicted
+// seconds per step. A new rate may make another rate the limit of a command, so the fit repeats
+// this until no rate changes.
 //
-// At the start, every rate is the highest that any command of its class reached: no lower rate can
-// be true.
+// At the start, the rates of memory, cache and vector units are the highest that any kernel
+// reached: no lower rate can be true.
 //
-// The fitted numbers are memory.reachable (memory.bandwidth if it would exceed 1),
+// The fitted numbers are memory.reachable (memory.bandwidth if reachable would exceed 1),
 // memory.cache_bandwidth, vector.flops, launch.seconds, the `sustained` of matrix products, and for
-// attention the clock of a GPU or the rates of the tables.
+// attention the GPU's clock or the rates in the [[attention]] tables.
 #pragma once
 
 #include "compiler/cost/CostModel.h"
@@ -46,7 +46,7 @@ struct Refit {
 using MakeModel = std::function<std::unique_ptr<CostModel>(DeviceSpec)>;
 
 // Returns `spec` with the rates that explain `measured`. A rate that limits no command changes only
-// if a command was faster than it allows.
+// if a command reached a higher rate.
 Refit refit(const DeviceSpec &spec, const std::vector<MeasuredWork> &measured,
             const MakeModel &makeModel);
 

@@ -43,8 +43,9 @@ Estimate roofline(double computeSeconds, Bound unit, double flops, double bytes,
 // parts are summed through memory in f32. The number of splits is the fastest one, as libraries
 // choose it. Kernels of experts do not split k.
 //
-// If m is only the mean of many products (`uneven`), half of the last tile of each is empty on
-// average. So m rows take max(1, m / tileRows + 1 / 2) tiles instead of ceil(m / tileRows).
+// With `uneven`, m is the mean number of rows of many products. On average, half of the last tile
+// of each product is empty. So m rows take max(1, m / tileRows + 1 / 2) tiles instead of ceil(m /
+// tileRows).
 Estimate estimate(const GemmWork &work, const DeviceSpec &spec) {
   const GemmModel &model = spec.gemm[size_t(work.input)];
   double m = double(work.m), n = double(work.n), k = double(work.k), batch = double(work.batch);
@@ -71,8 +72,8 @@ Estimate estimate(const GemmWork &work, const DeviceSpec &spec) {
   if (work.residual)
     bytes += batch * double(elementBytes(work.output)) * m * n;
   if (work.accumulate) {
-    // The old d is read and the new one written after a tile's arithmetic, so nothing overlaps this
-    // traffic.
+    // A tile reads the old d and writes the new d after its arithmetic, so this traffic overlaps no
+    // arithmetic.
     double old = batch * double(elementBytes(work.output)) * m * n;
     bytes += old;
     best += 2 * old / spec.bandwidthFor(bytes);

@@ -1,5 +1,5 @@
 // Estimates the time of one command on a device: the launch latency, plus the larger of the time of
-// the arithmetic and the time of the memory traffic. The same work and spec give the same bits.
+// the arithmetic and the time of the memory traffic. Equal work and specs give bitwise equal times.
 #pragma once
 
 #include "compiler/cost/Collectives.h"
@@ -88,7 +88,7 @@ struct CollectiveWork {
 using Work =
     std::variant<GemmWork, AttentionWork, KernelWork, ScatterWork, CollectiveWork, SwigluWork>;
 
-// Returns true if `work` consists of matrix products: attention does.
+// Returns true if `work` consists of matrix products; attention also does.
 inline bool isMatrixWork(const Work &work) {
   return std::holds_alternative<GemmWork>(work) || std::holds_alternative<AttentionWork>(work) ||
          std::holds_alternative<SwigluWork>(work);
@@ -107,20 +107,21 @@ Estimate estimate(const KernelWork &work, const DeviceSpec &spec);
 Estimate estimate(const ScatterWork &work, const DeviceSpec &spec);
 // Returns the estimate of a library's product and of the kernel that follows it.
 Estimate estimate(const SwigluWork &work, const DeviceSpec &spec);
-// The formulas are in Collectives.h. The estimate's `bytes` are what one rank sends.
+// The formulas are in Collectives.h. `bytes` of the estimate is the number of bytes that a rank
+// sends.
 Estimate estimate(const CollectiveWork &work, const DeviceSpec &spec);
 Estimate estimate(const Work &work, const DeviceSpec &spec);
 
-// Returns the estimate of a command from those of its kernels, which run one after the other. The
-// longest kernel decides what limits the speed.
+// Returns the estimate of a command that runs `kernels` one after the other. Its `bound` is that of
+// the longest kernel.
 Estimate sumOf(const std::vector<Estimate> &kernels);
 
-// Returns the index of the model in spec.attention that estimate(AttentionWork) uses: the one with
+// Returns the index in spec.attention of the model that estimate(AttentionWork) uses: the one with
 // the nearest head dimension, if possible of the same dtype.
 size_t attentionModelOf(const AttentionWork &work, const DeviceSpec &spec);
 
-// Returns the time of a command that computes on `unit` for `computeSeconds` and moves `bytes` at
-// the same time.
+// Returns the estimate of a command that computes on `unit` for `computeSeconds` and moves `bytes`
+// bytes at the same time.
 Estimate roofline(double computeSeconds, Bound unit, double flops, double bytes,
                   const DeviceSpec &spec);
 
