@@ -51,7 +51,7 @@ Keys keysOf(DeviceSpec &spec) {
           {"host", &spec.host, 0, 0, false}};
 }
 
-// Returns the keys of the sections that every spec has only once, except those of [gemm].
+// Returns the sections that every spec has only once, with their keys; [gemm] is left out.
 std::vector<std::pair<const char *, Keys>> sectionsOf(DeviceSpec &spec) {
   return {{"memory",
            {{"bytes", &spec.memoryBytes},
@@ -144,7 +144,7 @@ public:
   config::Diagnostics diagnostics;
 
 private:
-  // Returns true if the spec's `arch` is a compute capability, as docs/devices.md has it.
+  // Returns true if the spec's `arch` is a compute capability, such as "sm_90a" (docs/devices.md).
   static bool isGpu(const DeviceSpec &spec) { return spec.arch.starts_with("sm_"); }
 
   // Returns the table `name` of `parent`; null if there is none. A missing section is an error if
@@ -162,8 +162,8 @@ private:
     return node->as_table();
   }
 
-  // Reads the keys of a section. Reports every key that is neither in `known` nor in `sections`,
-  // and returns false if there was one.
+  // Reads the keys of a section. Reports every key that is neither in `known` nor in `sections`.
+  // Returns false if there is such a key.
   bool fields(const toml::table &table, const std::string &section, const Keys &known,
               const std::vector<std::string> &sections = {}) {
     std::vector<std::string> names = sections;
@@ -256,7 +256,7 @@ private:
   }
 
   // Reads the [gemm.DTYPE] sections. A dtype without a section gets the numbers of the first
-  // section that exists, with FLOP/s scaled by the ratio of the dtypes' peaks.
+  // section that exists. Its FLOP/s are scaled by the ratio of the two dtypes' peaks.
   void readGemm(const toml::table &root, DeviceSpec &spec) {
     const toml::table *gemm = section(root, "gemm", "gemm");
     if (!gemm)
@@ -289,7 +289,7 @@ private:
     }
   }
 
-  // Returns the tables of a list [[name]], which must be there if `required`.
+  // Returns the tables of the list [[name]]. If `required`, a missing list is an error.
   std::vector<const toml::table *> tablesOf(const toml::table &root, const char *name,
                                             bool required) {
     std::vector<const toml::table *> tables;
@@ -485,8 +485,8 @@ Result<DeviceSpec> deviceSpecOf(const TargetConfig &target, const std::string &d
   if (spec && target.spec.empty() && spec->host) {
     int64_t pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
     if (pages > 0 && bytes > 0) {
-      // The host of a virtual machine may move single pages between two calls. The rounding gives a
-      // job the same budget each time.
+      // The memory of a virtual machine may change by single pages between two calls. The rounding
+      // gives a job the same budget each time.
       constexpr uint64_t kStep = uint64_t(16) << 20;
       uint64_t memory = uint64_t(pages) * uint64_t(bytes) / kStep * kStep;
       spec->memoryBytes = std::max(memory, 2 * spec->reserveBytes);

@@ -38,7 +38,7 @@ class Driver {
 public:
   Driver(Config config, const CompileOptions &options, MLIRContext &context);
 
-  // Runs the phases up to the buffers phase, or to an earlier last requested phase.
+  // Runs the phases up to the buffers phase, or up to options.compileTo if it comes earlier.
   LogicalResult plan();
 
   // Runs the codegen and emit phases.
@@ -97,11 +97,12 @@ private:
   bool isAttempt = false;    // true if the plan may not be the final one: no dumps, no printed IR
   bool hasSmaller = false;   // true if a smaller plan is tried after one that does not fit
   double fastestRate = 0;    // tokens/s of the fastest plan that planFastest() has found so far
-  // The maximum tokens/s of any plan of the job, if the job was not planned because this rate is
-  // below `fastestRate`.
+  // The maximum tokens/s of any plan of the job, set only if the job was not planned because this
+  // maximum is below `fastestRate`.
   std::optional<double> mostRate;
-  // Models with fewer layers after the distribute phase. The keys are the number of layers and the
-  // changing settings that the phases before read: distributed.reduce and memory.lossChunk.
+  // Models with fewer layers, after the distribute phase. A key is the number of layers and the two
+  // settings that may change and that the phases before read: distributed.reduce and
+  // memory.lossChunk.
   std::map<std::tuple<int64_t, std::string, int64_t>, OwningOpRef<ModuleOp>> shorter;
   Result<cost::DeviceSpec> spec;
   std::unique_ptr<cost::CostModel> model; // built from an empty spec if the job has none
@@ -120,7 +121,8 @@ Driver::Driver(Config job, const CompileOptions &options, MLIRContext &context)
   model = codegen::costModelOf(config.target.device, spec ? *spec : cost::DeviceSpec());
   details.memoryBudget = result.budgetBytes;
   details.target = config.target.device;
-  // The peak of the compiling machine is not stored: it is measured where the plan runs.
+  // If the device is this machine, its peak FLOP/s are not stored, but measured where the plan
+  // runs.
   if (spec && !spec->host)
     details.peakFlops = spec->peakOf(config.training.computeDType);
   details.onlyMeasures = options.onlyMeasures;
@@ -185,9 +187,9 @@ LogicalResult Driver::plan() {
     phases.reports["vocabulary"] = phases.padding.vocabulary.toJson();
   if (phases.padding.intermediate.isPadded())
     phases.reports["intermediate"] = phases.padding.intermediate.toJson();
-  // The chunk is chosen by predicted times, which need a device spec.
+  // The chunk of the loss is chosen by predicted times, which need a device spec.
   choosesLossChunk = config.memory.lossChunk == 0 && spec;
-  // Only plans with predicted times show which of the two values is faster.
+  // Only predicted times of whole plans show which value of distributed.reduce is faster.
   if (config.distributed.choosesReduce() && config.training.gradientAccumulationSteps > 1 && spec &&
       options.compileTo >= Phase::Buffers)
     // With "last", ranks sum their gradients only in the last micro-step. That moves the fewest
@@ -220,8 +222,8 @@ LogicalResult Driver::planFromAutodiff() {
   const bool isShort = options.compileTo < Phase::Buffers;
   if (config.distributed.overlap != "auto" || config.distributed.ranks() == 1 || !spec || isShort)
     return planMemory(sizes);
-  // The values are in order of falling memory: more work beside collectives takes more memory. If
-  // micro-steps gather no weights, "gathers" equals "no".
+  // The values are in order of falling memory, because more work beside collectives takes more
+  // memory. If micro-steps gather no weights, "gathers" is the same as "no".
   SmallVector<StringRef> values = {"yes", "gathers", "no"};
   if (!config.distributed.dividesWeights())
     values = {"yes", "no"};
@@ -229,9 +231,10 @@ LogicalResult Driver::planFromAutodiff() {
                      [&] { return planMemory(sizes); });
 }
 
-// Plans the job with each value of `setting`, a member of `config`. Takes the fastest plan within
-// the budget; of equally fast plans, the smallest. The last of `values` must take the least memory.
-// `plan` makes a plan from result.module. The report `key` lists the attempts.
+// Plans the job with each of `values` for `setting`, a member of `config`. Takes the fastest plan
+// within the budget, and of equally fast plans the one with the fewest bytes. The last of `values`
+// must need the least memory. `plan` makes a plan from result.module. The report `key` lists the
+// attempts.
 LogicalResult Driver::planFastest(StringRef key, ArrayRef<StringRef> values, std::string &setting,
                                   llvm::function_ref<LogicalResult()> plan) {
   const Config job = config;
@@ -298,7 +301,7 @@ LogicalResult Driver::planFastest(StringRef key, ArrayRef<StringRef> values, std
 }
 
 LogicalResult Driver::planMemory(ArrayRef<int64_t> chunkSizes) {
-  // If the chunk is chosen, the report of the search replaces this one.
+  // If the compiler chooses the chunk, the report of the search replaces this report.
   if (const LossChunk own = lossChunkOf(*result.module); own.tokens > 0) {
     setLossChunk(config, own.tokens);
     phases.reports["loss_chunk"] = lossChunkNotes(own, {}, tokensPerStep());
@@ -328,7 +331,7 @@ LogicalResult Driver::reportNamedMode() {
   return success();
 }
 
-// Makes the only plan of a job in which nothing is to be chosen, whether it fits the budget or not.
+// Makes the only plan of a job in which nothing is to be chosen, even if it exceeds the budget.
 LogicalResult Driver::planNamedMode() {
   if (failed(reportNamedMode()) || failed(runUpTo(Phase::Memory, Phase::Buffers)))
     return failure();
@@ -340,8 +343,8 @@ LogicalResult Driver::planNamedMode() {
 // The number of candidates that are planned to find the smallest plan of a job that does not fit.
 static constexpr size_t kMaxSmallest = 4;
 
-// Rates that probes of a short model predict are multiplied by this before they count as too slow.
-// They differ from those of whole plans by a few percent.
+// Short models predict the maximum tokens/s of a job, with an error of a few percent. The
+// prediction is multiplied by this factor before it counts as too slow.
 static constexpr double kSureFactor = 1.1;
 
 FailureOr<ModuleOp> Driver::shorterModel(int64_t layers) {
@@ -359,7 +362,7 @@ FailureOr<ModuleOp> Driver::shorterModel(int64_t layers) {
   return *known;
 }
 
-// Returns true if the state alone certainly exceeds the budget. Extrapolates from two short models.
+// Extrapolates from two short models. Returns true if the state alone certainly exceeds the budget.
 FailureOr<bool> Driver::isStateTooLarge() {
   constexpr int64_t kFew = 3, kMore = 6;
   constexpr double kSure = 1.02;
@@ -522,8 +525,8 @@ void Driver::describeLinks(const plan::Plan &plan) {
   }
 }
 
-// Adds to `details` what only an emitted plan tells: the predicted times of its commands, warnings
-// about them, and its links.
+// Adds to `details` what is only known for an emitted plan: the predicted times of its commands,
+// warnings about them, and the links.
 void Driver::price() {
   const plan::Plan &plan = *plan::GetPlan(result.plan.data());
   std::vector<std::string> warnings = config.warnings;

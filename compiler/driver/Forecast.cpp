@@ -1,15 +1,15 @@
 // Quick forecasts save time in three ways.
 //
-// * They measure models with 3 and 6 layers; each additional layer adds a third of the difference.
-//   The bytes of the workspace are its lower bound. Packing adds less than 0.4% to it
-//   (compiler/algorithms/PackingSearch.h).
-// * They do not search the best values of keys that are "auto". They assume that the fastest plan
-//   keeps every value, has the fastest known chunk and the most overlap, and sums gradients in the
-//   last micro-step. If this plan fits, it is the forecast. The smallest plan recomputes whole
-//   layers, has the smallest chunk and no overlap, and sums gradients in each micro-step. If it
-//   does not fit, no plan does.
-// * Some callers only ask whether a job reaches a certain rate. If even the fastest plan is more
-//   than 2% below the rate, the job is not compiled.
+// * They compile models with 3 and 6 layers and extrapolate: a layer adds a third of the
+//   difference. The workspace is assumed to have the bytes of its lower bound. Packing adds less
+//   than 0.4% to it (compiler/algorithms/PackingSearch.h).
+// * They do not search for the best values of keys that are "auto". First, they assume the fastest
+//   plan: it keeps every value, has the fastest known chunk and the most overlap, and sums
+//   gradients in the last micro-step. If this plan fits, it is the forecast. Then they assume the
+//   smallest plan: it recomputes whole layers, has the smallest chunk and no overlap, and sums
+//   gradients in each micro-step. If this plan does not fit, no plan does.
+// * Some callers only ask whether a job reaches a certain rate in tokens/s. If even the fastest
+//   plan is more than 2% below the rate, the job is not compiled.
 //
 // All other jobs are compiled: those whose smallest plan fits and whose fastest does not, those
 // within 2% of the budget, and those with few layers.
@@ -79,7 +79,7 @@ Forecast lmc::forecastOf(const plan::Plan &plan, const CompileResult &result,
 }
 
 bool lmc::isLikelyTooLarge(const Config &config, const Config &own, const plan::Plan &plan) {
-  // The bytes of state of all ranks that divide it among themselves.
+  // The total bytes of state of all ranks that divide the state among themselves.
   const double state =
       double(plan.arenas()->Get(0)->bytes()) * double(own.distributed.shardRanks());
   return plan.memory_budget() > 0 &&
@@ -95,7 +95,7 @@ struct Compiled {
   double flopsPerToken = 0;
 };
 
-// Returns a job with the same plan as `config`; the result is equal for all jobs with this plan.
+// Returns a job with the same plan as `config`; jobs with equal plans give equal results.
 Config simplest(Config config) {
   DistributedConfig &distributed = config.distributed;
   if (config.training.gradientAccumulationSteps == 1)
@@ -111,7 +111,7 @@ Config simplest(Config config) {
 // The compiled jobs of all threads, each compiled only once.
 class CompiledJobs {
 public:
-  // If the job does not compile: nullopt and the text of the error.
+  // nullopt and the text of the error if the job does not compile.
   using Outcome = std::pair<std::optional<Compiled>, std::string>;
 
   Outcome get(const Config &config, llvm::function_ref<Outcome()> compile) {
@@ -133,7 +133,7 @@ public:
   }
 
 private:
-  // Compares only what differs between the jobs of one call.
+  // Compares only the parts in which the jobs of one call may differ.
   static bool areEqual(const Config &one, const Config &other) {
     return one.model == other.model && one.training == other.training &&
            one.optimizer == other.optimizer && one.memory == other.memory &&
@@ -235,7 +235,7 @@ private:
   // The maximum relative error of a quick forecast, in bytes and in tokens/s.
   static constexpr double kMargin = 0.02;
 
-  // Returns true if the job certainly fits (with `fits`), or certainly does not (without).
+  // With `fits`, returns true if the job certainly fits; without, if it certainly does not fit.
   static bool isClear(const Forecast &forecast, bool fits) {
     const double budget = double(forecast.budgetBytes), peak = double(forecast.peakBytes);
     return fits ? budget == 0 || peak < budget * (1 - kMargin)
@@ -267,7 +267,7 @@ private:
     return made;
   }
 
-  // Compiles the job with each way to sum gradients, as compile() does if the job leaves this open.
+  // Compiles the job. If it leaves distributed.reduce open, tries both values as compile() does.
   std::optional<Forecast> exact(const Config &config) {
     std::optional<Compiled> last;
     if (config.distributed.choosesReduce() && config.training.gradientAccumulationSteps > 1 &&

@@ -20,12 +20,12 @@ struct Forecast {
   double tokensPerSecond = 0; // of one device
   double mfuCausal = 0;
   double exposedSeconds = 0; // seconds per step in which the device waits for communication
-  // True if the job is certainly slower than ForecastJob::leastRate. The figures are then those of
-  // a plan that is at least as fast as the job's.
+  // True if the job is certainly slower than ForecastJob::leastRate. The other fields then describe
+  // a plan that is at least as fast as the job's plan.
   bool isTooSlow = false;
 };
 
-// Chunks of the loss, in tokens, for forecasts that do not search for a chunk; 0: none is known.
+// Chunks of the loss, in tokens, for forecasts that do not search for a chunk; 0: unknown.
 struct KnownChunks {
   int64_t fastest = 0, smallest = 0;
 };
@@ -35,18 +35,18 @@ KnownChunks knownChunks(const plan::Plan &plan);
 
 struct ForecastJob {
   Config config;
-  // If true, the forecast takes a third of the time, and differs by at most 1% from the compiled
-  // plan (Forecast.cpp has the method).
+  // If true, the forecast takes a third of the time of a full one. It differs by at most 1% from
+  // the compiled plan (Forecast.cpp has the method).
   bool isQuick = false;
   KnownChunks chunks; // the chunks that a quick forecast may use
   bool isLikelyTooLarge = false; // if true, the plan with the fewest bytes is tried first
-  // Tokens/s of one device. Of a slower job, the forecast need only say that it is slower
+  // A rate in tokens/s of one device. If the job is slower, the forecast need only say so
   // (Forecast::isTooSlow). 0: the forecast is always complete.
   double leastRate = 0;
 };
 
-// Returns true if the state alone of `config` likely exceeds the budget. `config` differs only in
-// its ranks from the job `own`, whose plan is `plan`.
+// Returns true if the state of the job `config` alone likely exceeds the budget. `plan` is the plan
+// of the job `own`, which may differ from `config` only in its ranks.
 bool isLikelyTooLarge(const Config &config, const Config &own, const plan::Plan &plan);
 
 // Returns the forecast of a job that was compiled to `result`, whose plan is `plan`.

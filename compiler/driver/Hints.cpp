@@ -16,8 +16,8 @@ using nlohmann::json;
 
 namespace {
 
-// A change that a hint may propose. Of the changes of one kind (for example smaller micro-batches),
-// the hints show the first that suffices, or else the one that needs the fewest bytes.
+// A change that a hint may propose. For each kind of change (for example smaller micro-batches),
+// the hints show the first change that suffices, or else the one that leaves the fewest bytes.
 struct Change {
   enum Kind { Optimizer, Recompute, MicroBatch, Strategy, Devices } kind;
   std::string text; // the keys of the TOML file and their values
@@ -63,7 +63,7 @@ static std::vector<Change> changesOf(const Config &smallest, RecomputeMode mode)
     memory.recomputeStride = 1;
   }
 
-  // Sizes of micro-batches that divide the MBS leave the GBS as it is.
+  // Only sizes that divide the MBS are proposed, because they leave the GBS unchanged.
   const int64_t mbs = smallest.training.microBatchSize;
   for (int64_t size = mbs / 2; size >= 1; --size)
     if (mbs % size == 0)
@@ -99,7 +99,7 @@ static std::vector<Change> changesOf(const Config &smallest, RecomputeMode mode)
   return changes;
 }
 
-// Returns the job `smallest` with the last change of each kind, except changes of the devices.
+// Returns `smallest` with the last change of each kind together, but not of the kind Devices.
 static Change together(const Config &smallest, llvm::ArrayRef<Change> changes) {
   Change all{Change::Kind(), "", smallest};
   auto take = [&](Change::Kind kind, auto &&change) {

@@ -6,8 +6,8 @@
 namespace lmc {
 
 // Returns the section "hints" of a report (docs/explain.md): changes that make the job's smallest
-// plan `plan` smaller, those that save most bytes first. `budget` is the bytes that a plan may use.
-// If no change suffices alone but several together do, the last entry is these together. The list
+// plan, `plan`, smaller, in order of falling saved bytes. `budget` is the number of bytes that a
+// plan may use. If only several changes together suffice, the last entry has all of them. The list
 // is empty if a changed job cannot be compiled.
 nlohmann::json hintsFor(const Config &config, const plan::Plan &plan, uint64_t budget,
                         const CompileOptions &options);

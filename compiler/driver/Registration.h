@@ -5,7 +5,7 @@
 
 namespace lmc {
 
-// registerDialects and registerPasses call it.
+// registerDialects() and registerPasses() call registerTargets().
 void registerTargets();
 void registerDialects(mlir::DialectRegistry &registry);
 void registerPasses();
