@@ -125,9 +125,9 @@ public:
   Point smallest() const { return cheapest(1, 0); }
 
   // Appends the corners of the hull between the corners `left` and `right`, in order. At the prices
-  // used here, `left` and `right` cost the same. If another option is cheaper, it is a corner
-  // between them; if none is, there is no corner between them. The recursion is at most as deep as
-  // the number of corners.
+  // used here, `left` and `right` cost the same. A cheaper option is a corner between them; if
+  // there is none, nothing is between them. The recursion is at most as deep as the number of
+  // corners.
   void between(const Point &left, const Point &right, std::vector<Point> &points) const {
     CutCapacity perByte = right.time - left.time, perTime = left.bytes - right.bytes;
     Point middle = cheapest(perByte, perTime);

@@ -50,8 +50,7 @@ struct BlockRecomputeOption {
   // * every needed value, and every value that a recomputed op reads, is kept, recomputed or an
   //   input of the block,
   // * every kept value and every recomputed op is read by something,
-  // * no value is both kept and recomputed,
-  // * `keptBytes` and `seconds` are the right sums.
+  // * no value is both kept and recomputed, and `keptBytes` and `seconds` are the right sums.
   Result<void> verify(const BlockRecomputeProblem &problem) const;
 };
 

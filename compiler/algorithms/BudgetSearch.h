@@ -42,9 +42,8 @@ public:
   // candidate fits or a plan could not be made.
   std::optional<size_t> fastest(uint64_t budget);
 
-  // Returns the candidate with the fewest bytes, and of several such candidates the fastest.
-  // Returns nothing when a plan could not be made. Considers only the `most` candidates with the
-  // lowest bounds.
+  // Returns the candidate with the fewest bytes, of several such ones the fastest; nothing when a
+  // plan could not be made. Considers only the `most` candidates with the lowest bounds.
   std::optional<size_t> smallest(size_t most = SIZE_MAX);
 
   // Returns the larger of a candidate's bound and its measured bytes; compiles its plan if

@@ -28,8 +28,7 @@ Result<void> MinCut::verify(const MinCutProblem &problem) const {
     return Error{"does not speak of every node and arc"};
   if (!sourceSide[size_t(problem.source)] || sourceSide[size_t(problem.sink)])
     return Error{"does not part source and sink"};
-  // Per node: the flow into it minus the flow out of it, modulo 2^128. The sums of an invalid flow
-  // may overflow 128 bits.
+  // Per node: flow in minus flow out, modulo 2^128, because sums of an invalid flow may overflow.
   using Excess = unsigned __int128;
   std::vector<Excess> excess(sourceSide.size());
   CutCapacity cut = 0;
@@ -99,8 +98,8 @@ public:
   bool reaches(int node) const { return level[size_t(node)] >= 0; }
 
   // Adds flow along shortest paths from source to sink until each such path has an edge without
-  // unused capacity (a blocking flow). Returns the amount of the added flow. Uses no recursion,
-  // because a path can have very many edges.
+  // unused capacity (a blocking flow). Returns the amount of added flow. Not recursive, because a
+  // path can have very many edges.
   CutCapacity augment() {
     CutCapacity total = 0;
     next = begin;

@@ -66,9 +66,8 @@ Result<void> PackingSolution::verify(const PackingProblem &problem) const {
 
 namespace {
 
-// Places the buffers in `order`. Each buffer takes a range of bytes that is unused while the buffer
-// is live. With `tightest`, it takes the smallest sufficient range, else the one with the lowest
-// offset.
+// Places the buffers in `order`. Each buffer takes the lowest range of bytes that is unused while
+// the buffer is live, or with `tightest` the smallest such range that is large enough.
 PackingSolution place(const PackingProblem &problem, const std::vector<size_t> &order,
                       bool tightest) {
   PackingSolution solution;
@@ -162,8 +161,7 @@ std::vector<Component> componentsOf(const PackingProblem &problem) {
     last = std::max(last, buffer.last);
     components.back().members.push_back(i);
   }
-  // Restores the order of the problem: of buffers with equal keys, packGreedily() places the first
-  // one in this order first.
+  // Restores the problem's order, because it decides which of two equal buffers is placed first.
   for (Component &component : components) {
     std::sort(component.members.begin(), component.members.end());
     for (size_t i : component.members)

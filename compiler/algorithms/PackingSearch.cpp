@@ -107,9 +107,8 @@ public:
   }
 
 private:
-  // Packs the unplaced buffers from number `head` to number `tail`, which form one group. Places
-  // them in rising order of (offset, rank), all above (from, fromRank), so that no packing is tried
-  // twice.
+  // Packs a group: the unplaced buffers from number `head` to number `tail`. Places them in rising
+  // order of (offset, rank), all above (from, fromRank), so that no packing is tried twice.
   Outcome solve(int head, int tail, int64_t from, int fromRank) {
     if (!fits(head, tail, from))
       return Outcome::Impossible;
@@ -153,7 +152,6 @@ private:
         last = std::max(last, lastSection[size_t(i)]);
         end = i;
       }
-      // Buffer `i` is the first buffer of the next group.
       if (Outcome outcome = solve(begin, end, from, fromRank); outcome != Outcome::Found)
         return outcome;
     }

@@ -4,9 +4,8 @@
 // Within an arena of given size, the search places buffers in order of rising offsets, each
 // directly above the buffers below it (at offset 0 if there are none). If a packing exists, one of
 // this form exists. A branch of the search ends when
-// * the next buffer would leave a hole below it that is large enough for another unplaced buffer,
-//   or
-// * at some moment the live buffers that are not yet placed no longer fit above the placed ones.
+// * the next buffer would leave a hole below it into which another unplaced buffer fits, or
+// * at some moment, the unplaced buffers that are live no longer fit above the placed ones.
 //
 // Groups of unplaced buffers that are never live together are packed one after the other. The
 // method is that of MiniMalloc (Moffitt, "MiniMalloc: A Lightweight Memory Allocator for

@@ -155,8 +155,7 @@ struct Relaxation {
   }
 };
 
-// Returns one relaxation for each l from 0 to L: that of layers 0..l-1. `options` has a list per
-// layer.
+// Returns one relaxation for each l from 0 to L: that of layers 0..l-1, with their `options`.
 std::vector<Relaxation> relax(const std::vector<std::vector<Option>> &options) {
   struct Edge { // from one corner of a layer's hull to the next
     size_t layer;
@@ -220,8 +219,7 @@ constexpr size_t kFewLabels = 64;
 
 class LabelSearch {
 public:
-  // `capacity` is the maximum of need(0). At least one choice must exist whose need(0) is no
-  // larger.
+  // `capacity` is the maximum allowed need(0). At least one choice must be within it.
   LabelSearch(const RecomputeChoiceProblem &problem, int64_t capacity)
       : problem(problem), layers(problem.layers.size()), capacity(capacity) {
     std::vector<std::vector<Option>> kinds;
@@ -298,10 +296,9 @@ private:
     for (size_t l = layers; l-- > 0;) {
       const std::vector<Label> &from = labels[l + 1];
       std::vector<Label> &to = labels[l];
-      // Each option of layer l extends each partial choice of `from`. Along `from`, the needs of
-      // one option rise, so the lists of all options are merged into `to`. All partial choices with
-      // a need up to the option's transient bytes give the same need. Only the last and fastest of
-      // these counts.
+      // Each option of layer l extends each partial choice of `from`. For each option, the new
+      // needs rise along `from`, so the lists of all options are merged into `to`. Needs up to the
+      // option's transient bytes all give the same need; only the last and fastest of them counts.
       next.assign(options[l].size(), 0);
       heads.resize(options[l].size());
       auto advance = [&](size_t o) {
@@ -383,7 +380,6 @@ private:
   std::vector<std::vector<Option>> options; // per layer, the options that fit the capacity
   // allowed[l] is the maximum of need(l) with which layers 0..l-1 can still stay within `capacity`.
   std::vector<int64_t> allowed;
-  // relaxations[l] is the relaxation over layers 0..l-1.
   std::vector<Relaxation> relaxations;
   // The best known choice: the minimum time, and for this time the minimum of need(0).
   int64_t bestTime = kNever, bestNeed = 0;

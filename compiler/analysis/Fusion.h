@@ -1,4 +1,4 @@
-// The result of fusion in a plan: kernels per layer, and memory traffic compared with its floor.
+// The result of fusion in a plan: kernels per layer, and memory traffic beside its minimum.
 #pragma once
 
 #include "compiler/cost/DeviceSpec.h"
@@ -17,7 +17,7 @@ int microStep(const plan::Plan &plan);
 // there is none. All later commands belong to the backward pass, even unmarked ones.
 unsigned firstBackward(const plan::Function &function);
 
-// Returns the section `fusion` of the report (docs/explain.md). `said` is the compiler's record.
+// Returns `said`, the compiler's section `fusion` of a report, with more figures (docs/explain.md).
 nlohmann::json fusionReport(const plan::Plan &plan, const cost::DeviceSpec &spec,
                             const nlohmann::json &said);
 

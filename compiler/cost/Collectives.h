@@ -11,10 +11,10 @@
 //            of [link.node], because all network adapters of a node work at once
 //   all-reduce:                  twice around the ring, with one base
 //
-// `base` is that of [link.node] if the group has several nodes, else that of [link.device]. With
-// several nodes, an all-reduce can also use a tree of nodes. The tree has 0.92 of the ring's rate
-// (NCCL's factor), with 2 * (devicesPerNode - 1) hops inside nodes and 2 * log2(nodes) between
-// them. The faster of ring and tree counts, as in NCCL.
+// `base` is that of [link.node] if the group has several nodes. Such a group can also run an
+// all-reduce over a tree of nodes, at 0.92 of the ring's rate (NCCL's factor), with 2 *
+// (devicesPerNode - 1) hops inside nodes and 2 * log2(nodes) between them. The faster of the two
+// counts.
 //
 // If [link.node] sets `stages`, a group of several nodes works in stages (NodeCommunicator.h), each
 // of which is a ring. Devices with the same number in their nodes form a ring across the nodes.

@@ -69,7 +69,6 @@ std::vector<std::pair<const char *, Keys>> sectionsOf(DeviceSpec &spec) {
           {"launch", {{"seconds", &spec.launchSeconds, 0, kMaxSeconds}}}};
 }
 
-// Returns the key of [gemm].
 Key workspaceOf(DeviceSpec &spec) { return {"workspace", &spec.gemmWorkspaceBytes, 0, 0, false}; }
 
 Keys keysOf(GemmModel &model) {

@@ -360,8 +360,7 @@ private:
     return index;
   }
 
-  // Returns the seconds of a command that starts now, if it takes `alone` seconds without
-  // collectives.
+  // Returns the seconds of a command that starts now and would take `alone` seconds by itself.
   double besideCollectives(double alone) {
     std::erase_if(moving, [&](const Moving &each) { return each.end <= cost.seconds; });
     double now = cost.seconds, left = alone; // `left`: the remaining seconds at full speed

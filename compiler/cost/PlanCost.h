@@ -33,9 +33,9 @@ struct CollectiveTime {
 struct FunctionCost {
   double seconds = 0; // seconds of one run
   uint64_t runsPerStep = 0;
-  // The estimates in the order of the plan's commands. For a Wait, or a collective of stream 0,
-  // this is the time until the collective ends. The times of other commands of stream 0 include the
-  // delay by collectives beside them.
+  // The estimates in the order of the plan's commands. A Wait, or a collective of stream 0, lasts
+  // until the collective ends. Other commands of stream 0 include the delay by collectives beside
+  // them.
   std::vector<Estimate> commands;
   // Per command: the seconds of the SwiGLU kernel that runs after a library's matrix product in a
   // LinearSwiglu or SwigluLinearGrad; else 0.

@@ -29,7 +29,6 @@ double median(std::vector<Weighted> values) {
   return 0;
 }
 
-// A rate of the spec.
 struct Rate {
   std::string key;
   double *value;

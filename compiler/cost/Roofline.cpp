@@ -43,9 +43,8 @@ Estimate roofline(double computeSeconds, Bound unit, double flops, double bytes,
 // parts are summed through memory in f32. The number of splits is the fastest one, as libraries
 // choose it. Kernels of experts do not split k.
 //
-// With `uneven`, m is the mean number of rows of many products. On average, half of the last tile
-// of each product is empty. So m rows take max(1, m / tileRows + 1 / 2) tiles instead of ceil(m /
-// tileRows).
+// With `uneven`, m is the mean of many products, whose last tiles are half empty on average. So m
+// rows take max(1, m / tileRows + 1 / 2) tiles instead of ceil(m / tileRows).
 Estimate estimate(const GemmWork &work, const DeviceSpec &spec) {
   const GemmModel &model = spec.gemm[size_t(work.input)];
   double m = double(work.m), n = double(work.n), k = double(work.k), batch = double(work.batch);

@@ -107,8 +107,7 @@ Estimate estimate(const KernelWork &work, const DeviceSpec &spec);
 Estimate estimate(const ScatterWork &work, const DeviceSpec &spec);
 // Returns the estimate of a library's product and of the kernel that follows it.
 Estimate estimate(const SwigluWork &work, const DeviceSpec &spec);
-// The formulas are in Collectives.h. `bytes` of the estimate is the number of bytes that a rank
-// sends.
+// The formulas are in Collectives.h. `bytes` of the estimate is what one rank sends.
 Estimate estimate(const CollectiveWork &work, const DeviceSpec &spec);
 Estimate estimate(const Work &work, const DeviceSpec &spec);
 

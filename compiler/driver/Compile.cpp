@@ -100,9 +100,9 @@ private:
   // The maximum tokens/s of any plan of the job, set only if the job was not planned because this
   // maximum is below `fastestRate`.
   std::optional<double> mostRate;
-  // Models with fewer layers, after the distribute phase. A key is the number of layers and the two
-  // settings that may change and that the phases before read: distributed.reduce and
-  // memory.lossChunk.
+  // Models with fewer layers, after the distribute phase. A key is the number of layers,
+  // distributed.reduce and memory.lossChunk: the phases before read these two settings, which may
+  // change.
   std::map<std::tuple<int64_t, std::string, int64_t>, OwningOpRef<ModuleOp>> shorter;
   Result<cost::DeviceSpec> spec;
   std::unique_ptr<cost::CostModel> model; // built from an empty spec if the job has none
@@ -121,8 +121,7 @@ Driver::Driver(Config job, const CompileOptions &options, MLIRContext &context)
   model = codegen::costModelOf(config.target.device, spec ? *spec : cost::DeviceSpec());
   details.memoryBudget = result.budgetBytes;
   details.target = config.target.device;
-  // If the device is this machine, its peak FLOP/s are not stored, but measured where the plan
-  // runs.
+  // This machine's peak FLOP/s are not stored: they are measured where the plan runs.
   if (spec && !spec->host)
     details.peakFlops = spec->peakOf(config.training.computeDType);
   details.onlyMeasures = options.onlyMeasures;
@@ -232,9 +231,8 @@ LogicalResult Driver::planFromAutodiff() {
 }
 
 // Plans the job with each of `values` for `setting`, a member of `config`. Takes the fastest plan
-// within the budget, and of equally fast plans the one with the fewest bytes. The last of `values`
-// must need the least memory. `plan` makes a plan from result.module. The report `key` lists the
-// attempts.
+// within the budget, of equally fast plans the smallest. The last value must need the least memory.
+// `plan` makes a plan from result.module. The report `key` lists the attempts.
 LogicalResult Driver::planFastest(StringRef key, ArrayRef<StringRef> values, std::string &setting,
                                   llvm::function_ref<LogicalResult()> plan) {
   const Config job = config;

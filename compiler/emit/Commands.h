@@ -13,12 +13,12 @@
 
 namespace lmc {
 
-// The numbers in the plan file of the kernels and slices that commands name.
+// The indices, in the plan file, of the kernels and slices that commands refer to.
 struct PlanNumbers {
   llvm::StringMap<uint32_t> kernels; // by the kernel's symbol
-  // The other fields describe the function whose commands are emitted.
+  // The other fields are about the function whose commands are emitted.
   llvm::DenseMap<mlir::Value, uint32_t> slices;
-  // Async collectives that no command has waited for yet, by the slices that they write.
+  // Per slice: the index of the async collective that writes it, until a command waits for it.
   llvm::DenseMap<mlir::Value, uint32_t> started;
   // True if async collectives along the axis `replicate` have a stream of their own.
   bool hasTwoCollectiveStreams = false;

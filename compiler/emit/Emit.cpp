@@ -25,7 +25,7 @@ std::string fileOf(const fb::PlanT &plan) {
   return bytes;
 }
 
-// Returns the name of the parameter whose state of kind `kind` is `name`.
+// Returns the name of the parameter that has the variable `name`, of kind `kind`, as its state.
 std::string parameterOf(StringRef name, lm::VariableKind kind) {
   return name.drop_back(lm::stateName("", kind).size()).str();
 }
@@ -208,7 +208,7 @@ private:
     return int32_t((*launch)->kernel);
   }
 
-  // Adds the tensors of which `variable` is this rank's piece. They share the slice of the piece.
+  // `variable` is this rank's piece of several tensors. Adds these; they share the piece's slice.
   void addSharded(plan_ir::VariableOp variable) {
     for (auto tensor : variable.getShardedAttr().getAsRange<lm::ShardedAttr>()) {
       auto entry = variableOf(variable, tensor.getName().str(),
@@ -413,7 +413,7 @@ private:
   llvm::StringMap<uint32_t> arenas;
   llvm::StringMap<uint32_t> variableSlices;
   PlanNumbers numbers;
-  // Per kernel that writes initial values, its traffic over all variables.
+  // For each kernel that writes initial values: its memory traffic, summed over all variables.
   std::map<size_t, codegen::GlobalBytes> initializerBytes;
 };
 

@@ -26,8 +26,8 @@ struct PlanDetails {
   std::optional<ModelCounts> counts; // if absent, the plan states zeros
   uint64_t memoryBudget = 0;                 // bytes; 0: none
   nlohmann::json reports = nlohmann::json::object(); // the reports by name: "recompute", "fusion"
-  // If true, the plan has no settings, variables, texts of kernels or fingerprint: only its bytes
-  // and times are needed.
+  // If true, only the bytes and times of the plan are needed. It then has no settings, variables,
+  // texts of kernels or fingerprint.
   bool onlyMeasures = false;
   // The link rates that the predictions assume; empty for one rank and without a spec.
   std::vector<plan::LinkT> links;

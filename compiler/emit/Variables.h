@@ -25,7 +25,7 @@ llvm::SmallVector<NamedRows> namedRows(plan_ir::VariableOp variable,
 // Returns the dtype of an element type. Reports an error at `op` if plans have no such dtype.
 mlir::FailureOr<plan::DType> dtypeOf(mlir::Operation *op, mlir::Type element);
 
-// Enums have the same numbers in the dialects and in the plan file, except for these offsets.
+// A value of these enums has the same number in the dialects and in the plan file, plus an offset.
 inline plan::Category categoryOf(plan_ir::Category category) {
   return plan::Category(unsigned(plan::Category::Activations) + unsigned(category));
 }
@@ -38,8 +38,8 @@ plan::Category categoryOf(lm::VariableKind kind);
 // Does not set the initializer's kernel.
 std::unique_ptr<plan::InitializerT> initializerOf(lm::InitAttr init);
 
-// Returns a hash, in 16 hexadecimal digits, of what a checkpoint and a plan must share: the names,
-// shapes and dtypes of all parameters and moments, and `job`, a text of the rest.
+// Returns a hash (16 hexadecimal digits) that is equal for a checkpoint and a plan that belong
+// together. It covers the names, shapes and dtypes of all parameters and moments, and `job`.
 std::string modelFingerprint(mlir::ModuleOp module, llvm::StringRef job);
 
 } // namespace lmc

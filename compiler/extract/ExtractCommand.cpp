@@ -17,8 +17,8 @@ namespace {
 // Options of nvcc that allow fused multiply-adds, as CudaKernel::contract does.
 constexpr const char *kFused = "-std=c++17 -O2 -fmad=true";
 
-// A program of a command whose kernels are templates of the table of commands. It counts as traffic
-// the bytes of the tensors that it adds, without the workspace.
+// A program for a command whose kernels are templates (ground/plan/commands.toml). Its traffic is
+// the sum of the bytes of the tensors that it adds, without the workspace.
 class TableProgram : public CommandProgram {
 public:
   TableProgram(const plan::Plan &plan, const plan::Command &command, StringRef main)
@@ -54,7 +54,6 @@ public:
     if (accumulates)
       count(slice);
   }
-  // Defines the constant kNAME of the program.
   void field(StringRef name, uint64_t value) { constant("int64_t", name, Twine(value)); }
   void field(StringRef name, bool value) { constant("bool", name, boolText(value)); }
   void field(StringRef name, double value) {
@@ -78,7 +77,7 @@ private:
   const plan::Plan &plan;
 };
 
-// Adds to the program of a command what ground/plan/commands.toml does not state.
+// Adds to a command's program what ground/plan/commands.toml does not state.
 void complete(TableProgram &, const auto &) {}
 void complete(TableProgram &made, const plan::Route &) {
   made.program.reference += "\n" + textOf("router");
@@ -97,7 +96,7 @@ void complete(TableProgram &made, const plan::ExpertLinearGrad &op) {
 }
 
 // A program for a kernel of a matrix product with SwiGLU. If `whole` is true, the kernel computes
-// all; else it follows a library's product.
+// both. Otherwise, it computes SwiGLU after a library's product.
 class SwigluProgram : public CommandProgram {
 public:
   SwigluProgram(const plan::Plan &plan, const plan::Gemm &product, StringRef main, bool whole)
@@ -110,7 +109,7 @@ public:
     constant("int64_t", "Inner", Twine(product.k()));
   }
 
-  // Adds the factors of the product, which only the kernel that computes all reads.
+  // Adds the factors of the product, which are read only by a kernel that computes the product.
   void operands(StringRef left, const plan::Gemm &product, bool whole) {
     add(left, whole ? int64_t(product.a()) : -1, true);
     add("weight", whole ? int64_t(product.b()) : -1, true);

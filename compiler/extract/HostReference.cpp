@@ -248,8 +248,8 @@ std::string Printer::scalar(Operation *op, ArrayRef<std::string> x) {
       });
 }
 
-// Prints the declarations of all values that `yielded` depends on, and adds each value's expression
-// to `names`. The caller has added those of the accumulators.
+// Prints the declarations of all values that `yielded` depends on, and adds the expression of each
+// value to `names`. The caller must have added the expressions of the accumulators.
 std::string Printer::statements(linalg::GenericOp generic, Value yielded, StringRef indent,
                                 DenseMap<Value, std::string> &names) {
   std::string made;

@@ -15,8 +15,8 @@ namespace lmc {
 // arrays[i] (compiler/extract/text/harness.cu). Error: an op that kernels may not contain.
 llvm::Expected<std::string> hostReference(kern::KernelOp kernel);
 
-// Returns an exclusive upper limit for random values of integer inputs: the smallest extent that an
-// integer input is an index into. If none is an index, returns the largest extent of all inputs.
+// Returns an exclusive upper limit for the random values of integer inputs. It is the smallest
+// extent of a dimension that an integer input indexes, or else the largest extent of any input.
 int64_t integerBound(kern::KernelOp kernel);
 
 // Returns true if random values of the input must be positive: a scalar, or scales of 8-bit codes.

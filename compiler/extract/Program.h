@@ -30,7 +30,7 @@ inline bool isInclude(llvm::StringRef line) { return line.trim().starts_with("#i
 
 inline const char *boolText(bool value) { return value ? "true" : "false"; }
 
-// A tensor of the program: a host::Array of compiler/extract/text/harness.cu.
+// A tensor of the program, which prints it as a host::Array (compiler/extract/text/harness.cu).
 struct Array {
   std::string name;
   const char *type; // name of a host::Type, such as "BF16"
@@ -79,7 +79,7 @@ public:
   // `slice` is negative (absent).
   void add(llvm::StringRef name, int64_t slice, bool isInput, int64_t bound = 1);
   void add(Array array);
-  // Returns the program with launches of all kernels of `command`, or only of number `only`.
+  // Returns the program that launches all kernels of `command`, or only launch number `only`.
   llvm::Expected<Program> launching(const plan::Command &command,
                                     std::optional<size_t> only = std::nullopt);
   // Defines the constant kNAME of the program, with the first letter of `name` in upper case.
@@ -93,7 +93,7 @@ private:
 };
 
 // Returns the program for the kernels of `command`, whose contents are `op`. It has all launches of
-// the command, or only number `launch` if each launch is another way to compute the command.
+// the command. If each launch is another way to compute the command, it has only number `launch`.
 #define LMC_DECLARE(Name)                                                                          \
   llvm::Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,          \
                                     const plan::Name &op, size_t launch);
@@ -112,7 +112,7 @@ llvm::Expected<Program> programOf(const plan::Plan &plan, const plan::Variable &
 // there is none.
 const plan::Variable *initializedBy(const plan::Plan &plan, uint32_t kernel);
 
-// Other commands have no template kernels.
+// Commands that are not declared above have no kernels to extract.
 template <typename Body>
 llvm::Expected<Program> programOf(const plan::Plan &, const plan::Command &command, const Body &,
                                   size_t) {

@@ -15,7 +15,7 @@ namespace lmc::codegen {
 namespace {
 
 // The work of one call of a CPU kernel: elements of a flat kernel, columns of a column reduction,
-// or bytes that rows touch. It fits a private cache, and hides the overhead of a call (1 us).
+// or bytes that rows touch. It fits a private cache, and takes far longer than a call (1 us).
 constexpr int64_t kFlatChunk = 16384;
 constexpr int64_t kColumnChunk = 64;
 constexpr uint64_t kRowChunkBytes = 48 << 10;
@@ -707,7 +707,7 @@ llvm::Expected<KernelShape> analyze(kern::KernelOp kernel) {
   return shapeOf(analyzeKernel(kernel));
 }
 
-// The rows of an argument with a pitch are `run` elements long.
+// If an argument has a pitch, its rows are `run` elements long.
 int64_t RegionInfo::strideOf(unsigned argument, RankedTensorType type, unsigned dim) const {
   const int64_t stride = llvm::product_of(type.getShape().drop_front(dim + 1));
   if (argument >= argPitches.size() || argPitches[argument] == 0)
@@ -720,7 +720,7 @@ bool canEmit(kern::Hero hero, Block &body) {
   return !llvm::errorToBool(analyzeRegion(hero, body).takeError());
 }
 
-// Returns true if `access` reads each element before the kernel stores it for `output` (whole).
+// Returns true if `access` reads each element before the kernel stores this element of `output`.
 static bool readsBefore(const RegionInfo &info, const Access &access, const Output &output) {
   if (!llvm::is_contained(access.dynamic, true) && access.point == output.place)
     return true;

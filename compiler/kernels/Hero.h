@@ -43,14 +43,14 @@ struct KernelShape {
   // or written counts once; a function such as exp is one operation.
   uint64_t bytesPerItem = 0;
   uint64_t flopsPerItem = 0;
-  // Bytes and floating-point operations of a whole launch.
+  // Traffic and floating-point operations of a whole launch.
   uint64_t readBytes = 0, writtenBytes = 0, flops = 0;
 };
 
 // Returns the shape of `body` under `hero`, or an error that says why there is no such kernel.
 llvm::Expected<KernelShape> analyze(kern::Hero hero, mlir::Block &body);
 
-// Returns the shape of a kernel, whose arguments may be matrices with a pitch between rows.
+// Returns the shape of a kernel. Its arguments may be matrices with padding between the rows.
 llvm::Expected<KernelShape> analyze(kern::KernelOp kernel);
 
 // Returns true if a kernel with this hero can compute the body.
@@ -111,7 +111,7 @@ struct RegionInfo {
   // In the order of kern.yield; the parts of a result in order of insertion.
   llvm::SmallVector<Output> outputs;
   llvm::SmallVector<Access> accesses;
-  // Per argument (inputs, then results): the number of rows, and their pitch in elements or 0.
+  // Per argument (inputs, then results): the number of rows; the rows' pitch in elements, 0: none.
   llvm::SmallVector<int64_t> argRows, argPitches;
 
   // Returns the number of elements from index i to index i + 1 of dimension `dim` of an argument.
@@ -122,12 +122,12 @@ struct RegionInfo {
     unsigned rank = unsigned(shape.domain.size());
     return rank - std::min(rank, shape.reducedDims);
   }
-  // Returns true if the map varies between rows.
+  // Returns true if the map depends on an index that selects a row.
   bool isOuter(mlir::AffineMap map) const {
     return llvm::any_of(llvm::seq(outerDims()), [&](unsigned d) { return map.isFunctionOfDim(d); });
   }
-  // Returns true if the result covers the domain; pass number `pass` then writes it. A result that
-  // does not is written once its value is known.
+  // Returns true if the result covers the domain: pass number `pass` writes it. Any other result is
+  // written when its value is known.
   bool coversDomain(const Computed &output) const {
     return output.point == identity && !isBlockSum(output);
   }
@@ -136,8 +136,8 @@ struct RegionInfo {
   }
 };
 
-// Returns the index in dimension `dim` that `extract` reads, as a function of the domain, if it is
-// a plain loop index within the tensor. Else null: it must be computed and clamped.
+// If `extract` reads dimension `dim` at a plain loop index within the tensor, returns this index as
+// a function of the domain. Otherwise returns null: the index must be computed and clamped.
 mlir::AffineExpr staticIndex(mlir::tensor::ExtractOp extract, unsigned dim, mlir::AffineMap point,
                              llvm::ArrayRef<int64_t> domain);
 
@@ -148,9 +148,9 @@ mlir::AffineMap readPoint(mlir::linalg::GenericOp generic, mlir::OpOperand *oper
 llvm::Expected<RegionInfo> analyzeRegion(kern::Hero hero, mlir::Block &body);
 llvm::Expected<RegionInfo> analyzeKernel(kern::KernelOp kernel);
 
-// Returns true if result number `result` of `body` may be written over input number `input`, which
-// has the same layout. No work item and no pass may read an element of the input after that element
-// of the result is written.
+// Returns true if result number `result` of `body` may use the buffer of input number `input`,
+// which must have the same layout. Then no work item and no pass reads an element of the input
+// after it writes the same element of the result.
 bool mayShareBuffer(const RegionInfo &info, mlir::Block &body, unsigned result, unsigned input);
 
 } // namespace lmc::codegen

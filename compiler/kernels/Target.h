@@ -21,7 +21,6 @@
 
 namespace lmc::codegen {
 
-// Traffic of global memory in bytes.
 struct GlobalBytes {
   uint64_t read = 0, written = 0;
 };
@@ -49,7 +48,7 @@ public:
     std::string entry = "";  // name of the function in the module; "": the op's name
     std::string source = ""; // source text of the kernel; "": the plan stores the op instead
     std::optional<Grid> grid = std::nullopt;
-    // Only for a kernel without an op, whose name is `entry`:
+    // Only for a kernel without an op; its name is `entry`.
     std::string hero = "", sourceOp = ""; // sourceOp: "lm.attention"; "" for initial values
     GlobalBytes bytes = {};               // traffic of one launch
   };
@@ -78,7 +77,7 @@ public:
   }
 };
 
-// Returns all kernels of `plan` in one module without code.
+// Returns all kernels of `plan`, in one module that has no code.
 TargetCode kernelsWithoutCode(mlir::ModuleOp plan);
 
 // The share of a multiprocessor's capacity that a kernel uses.
@@ -103,7 +102,7 @@ public:
   // Returns the name of the target in a plan: "cpu:x86-64-v3". Fails for an unknown CPU.
   virtual llvm::Expected<std::string> planTarget(const TargetConfig &job) const = 0;
 
-  // Returns the names (in --disable-fusion) of the kinds of fusion of this target's own passes.
+  // Returns the kinds of fusion that this target's own passes perform, as in --disable-fusion.
   virtual llvm::ArrayRef<llvm::StringLiteral> fusionKinds() const { return {}; }
   // Adds the target's compiler passes that change the model's ops before they become kernels.
   // `device` is the value of target.device. `isOn` tells whether a kind of fusion is enabled.
@@ -125,7 +124,7 @@ public:
   // Registers the compiler passes in the target's folder, for lmc-opt.
   virtual void registerPasses() const {}
 
-  // Generates code for `plan`, a module of the plan level with its kern.kernel ops. The folder
+  // Generates code for `plan`, a module in the plan dialect with its kern.kernel ops. The folder
   // `cache` keeps compiled kernels, unless it is "". Errors are reported at the ops.
   virtual mlir::FailureOr<std::unique_ptr<TargetCode>>
   generate(mlir::ModuleOp plan, const TargetConfig &job, const std::string &cache) const = 0;

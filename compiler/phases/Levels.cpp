@@ -72,7 +72,7 @@ static uint64_t extentOf(RankedTensorType type, uint64_t rows, uint64_t pitch) {
   return pitch == 0 || rows == 0 ? bytes : (rows - 1) * pitch + bytes / rows;
 }
 
-// Reports every slice and variable that is not inside its arena.
+// Reports a slice or variable that is not inside its arena, or inside the variable it refers to.
 static LogicalResult verifyPlaces(ModuleOp module) {
   llvm::StringMap<uint64_t> arenas, variables; // bytes by name
   for (auto arena : module.getOps<plan_ir::ArenaOp>())

@@ -44,7 +44,7 @@ static double secondsOf(const cost::CostModel &model, DataType dtype, int64_t to
 // because all phases of a run must have the same state.
 static constexpr int64_t kTokens = 4096;
 
-// Returns the number of times that a rank computes kTokens tokens in a step.
+// Returns how many times a rank computes kTokens tokens in an optimizer step.
 static double timesPerStep(const TrainingConfig &training) {
   return double(training.microBatchSize * training.sequenceLength) *
          double(training.gradientAccumulationSteps) / double(kTokens);
@@ -63,7 +63,7 @@ static double mlpSeconds(const Config &config, const cost::CostModel &model, int
   return layer * double(config.model.numHiddenLayers) * timesPerStep(config.training);
 }
 
-// Returns the bytes of all state for one element of a weight.
+// Returns the number of bytes of all state per element of a weight.
 static double stateBytes(const Config &config) {
   const double master = config.training.computeDType == DataType::F64 ? 8 : 4;
   const double copy = config.training.computeDType == DataType::BF16 ? 2 : 0;
@@ -73,7 +73,7 @@ static double stateBytes(const Config &config) {
 }
 
 // Returns `size` padded to a multiple of `forced`, or of `suggested` if `forced` is 0 ("auto").
-// `seconds` returns the time of the products that have a given size.
+// `seconds` returns the time of the matrix products that have this size.
 static PaddedSize padded(const Config &config, const cost::CostModel *model, int64_t size,
                          int64_t forced, int64_t suggested,
                          double (*seconds)(const Config &, const cost::CostModel &, int64_t)) {

@@ -30,8 +30,8 @@ struct Padding {
 };
 
 // Returns the padding of a job. A key may force a multiple. "auto" pads to the multiple that the
-// device's target names, if `model` predicts that this saves time in the matrix products or is
-// null. With adamw8bit, whose checkpoints would change, "auto" does not pad the MLPs.
+// device's target names, unless `model` predicts that this saves no time in the matrix products.
+// With adamw8bit, "auto" does not pad the MLPs, because its checkpoints would change.
 Padding paddingOf(const Config &config, const cost::CostModel *model);
 
 } // namespace lmc

@@ -35,13 +35,13 @@ std::optional<Phase> lmc::parsePhase(llvm::StringRef name) {
   return std::nullopt;
 }
 
-// Mode number i, before Auto, is option number i of every layer.
+// RecomputeMode i, for each i before Auto, is option i of every layer.
 static_assert(size_t(RecomputeMode::Auto) == std::size(kRecomputeModes));
 
 llvm::StringRef lmc::recomputeModeName(RecomputeMode mode) {
   if (mode == RecomputeMode::KeepAll)
     return kKeepAll;
-  // With Auto, the module's own attribute states the choice.
+  // With Auto, an attribute of the module states the chosen option of each layer.
   return kRecomputeModes[mode == RecomputeMode::Auto ? 0 : size_t(mode)];
 }
 
@@ -100,7 +100,7 @@ static std::string optimizerAttributes(const Config &config) {
                        optimizer.muonAdjustLrFn, isRounded ? ", ns_dtype = bf16" : "");
 }
 
-// Returns the ranks that divide the state between them. They are neighbours.
+// Returns the group of ranks that divide the state between them. They are neighbours.
 static cost::Group shardGroupOf(const DistributedConfig &distributed) {
   const int64_t ranks = distributed.shardRanks(),
                 together = std::min(distributed.devicesPerNode, ranks);
@@ -126,7 +126,7 @@ void PhaseRunner::addPasses(Phase phase, bool checks, FusionReport &fusions, Pas
     if (padding.vocabulary.isPadded())
       passes.addPass(
           createPadVocabularyPass(PadVocabularyPassOptions{padding.vocabulary.multiple}));
-    // Padding comes before merging: in a merged matrix, only the last layer's rows are at the end.
+    // Padding comes before merging, because it adds rows at the end of each separate matrix.
     if (padding.intermediate.isPadded())
       passes.addPass(
           createPadIntermediatePass(PadIntermediatePassOptions{padding.intermediate.multiple}));
@@ -150,7 +150,7 @@ void PhaseRunner::addPasses(Phase phase, bool checks, FusionReport &fusions, Pas
     passes.addPass(createInsertOptimizerPass({config.optimizer.type, optimizerAttributes(config)}));
     if (isOn(kFlatState))
       passes.addPass(createFlattenStatePass());
-    // Equal values may not be merged later: from the memory phase on, some values are recomputed on
+    // Equal values may not be merged after this: the memory phase computes some values twice on
     // purpose.
     passes.addPass(createCSEPass());
     break;
@@ -193,7 +193,7 @@ void PhaseRunner::addPasses(Phase phase, bool checks, FusionReport &fusions, Pas
     passes.addPass(createPackArenasPass({options.reuseMemory, target.bufferAlignment()}));
     // A command names its operands by their offsets, which the previous pass chose.
     passes.addPass(createEmitCommandsPass(EmitCommandsPassOptions{/*keepTensors=*/checks}));
-    // Only here do both forms of a function exist, so the check runs here, in every compile.
+    // Only here does a function exist both as tensors and as commands, which this check compares.
     if (checks)
       passes.addPass(createCheckAliasingPass());
     break;

@@ -93,8 +93,7 @@ private:
 };
 
 // Reports every op of `module` that is not allowed after `phase`. After the buffers phase, also
-// reports every slice and variable that is not inside its arena or variable. Skips regions of
-// kern.kernel.
+// reports a slice or variable outside of its arena or variable. Skips regions of kern.kernel.
 mlir::LogicalResult verifyLevel(Phase phase, mlir::ModuleOp module);
 
 // Returns the text of a .txt file of --dump-ir: a sentence about the phase, then the contents of
@@ -106,7 +105,7 @@ std::string phaseTable(Phase phase, mlir::ModuleOp module, const nlohmann::json 
 // Adds `fusions` to a report "fusion": {"formed": [...], "refused": [...]} (docs/explain.md).
 void addNotes(const FusionReport &fusions, nlohmann::json &report);
 
-// Returns the bytes of all arenas of a module after the buffers phase.
+// Returns the sum of the bytes of all arenas of a module after the buffers phase.
 uint64_t plannedBytes(mlir::ModuleOp module);
 
 // Returns the option of lm-apply-recompute for a recompute mode: "block"; "none" for Auto.

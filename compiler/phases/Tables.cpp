@@ -184,7 +184,7 @@ static void addCommand(size_t number, Operation *command, std::string &text) {
   text += "\n";
 }
 
-// Adds a list of the slices of a function, in the order of their first writes, and of its commands.
+// Adds two lists: of a function's slices, in the order of their first writes, and of its commands.
 static void addSlices(plan_ir::FunctionOp function, std::string &text) {
   SmallVector<Operation *> commands;
   SmallVector<plan_ir::SliceOp> slices;

@@ -1,4 +1,4 @@
-// Checks the sum of the rows of each token's choices, multiplied by their weights, at some columns.
+// Checks the sum of each token's rows (one per choice) times their weights, at some columns.
 
 static void check(host::Difference &difference) {
   experts::draw();

@@ -27,9 +27,9 @@ inline std::vector<int64_t> sorted(const host::Array &array) {
   return choices;
 }
 
-// Returns a random choice (an expert of a token) for each of `held` rows, out of `choices`. `array`
-// has a random value per choice or per row; the rows get the choices with the smallest values. If
-// there are more choices than rows, the last eighth of the rows gets no choice: -1.
+// Returns a random choice (an expert of a token) for each of `held` rows, out of `choices` choices.
+// `array` has a random value per choice or per row. The rows get the choices with the smallest
+// values. With fewer rows than choices, the last eighth of the rows gets no choice (-1).
 inline std::vector<int64_t> drawRows(const host::Array &array, int64_t held, int64_t choices) {
   std::vector<int64_t> rows = sorted(array);
   const int64_t step = choices / array.size(); // more than 1 if `array` has a value per row
@@ -57,9 +57,9 @@ inline void forget(host::Array &array, int64_t row, int64_t columns) {
   array.send();
 }
 
-// Fills `array` with the random first row of each expert and, as its last element, the number of
-// rows that belong to an expert. Of more than two experts, expert 1 has no rows. Of several rows,
-// the last one belongs to no expert. Returns the contents of `array`.
+// Fills `array` with random first rows of the experts. Its last element is the number of rows that
+// belong to an expert. With more than two experts, expert 1 has no rows. With more than one row,
+// the last row belongs to no expert. Returns the contents of `array`.
 inline std::vector<int64_t> makeOffsets(host::Array &array, int64_t rows) {
   const int64_t own = rows > 1 ? rows - 1 : rows;
   std::vector<int64_t> offsets;

@@ -127,8 +127,8 @@ __host__ __device__ inline uint32_t randomWord(uint64_t element, uint32_t seed) 
   return c[0];
 }
 
-// Returns the place of an element of a tensor of rows of `run` elements, whose starts are `pitch`
-// elements apart; pitch 0: rows are adjacent.
+// Returns the index of an element in memory. The tensor has rows of `run` elements, whose starts
+// are `pitch` elements apart; pitch 0: rows are adjacent.
 __host__ __device__ inline int64_t placeOf(int64_t element, int64_t run, int64_t pitch) {
   return pitch == 0 ? element : element / run * pitch + element % run;
 }
@@ -282,8 +282,8 @@ struct Expected {
     elements.push_back(element);
     values.push_back(value);
   }
-  // Fetches the result and compares it. The allowed absolute error of floats is multiplied by the
-  // typical size of the terms, or else of the values.
+  // Fetches the result and compares it. For floats, the allowed absolute error is multiplied by the
+  // typical size of `terms`, or of `values` if there are no terms.
   void compare(Array &result, Difference &difference) const {
     result.fetch();
     const double size = isReal(result.type) ? typicalSize(terms.empty() ? values : terms) : 1;
@@ -294,9 +294,9 @@ struct Expected {
   }
 };
 
-// Returns indices below `size` to compare: all if there are few or if LMC_CHECK_ALL is set, else
-// about `most` evenly spread ones and the last one. Their distance is odd, so that they include
-// every position in a vector access.
+// Returns the indices below `size` to compare: all indices if there are few or if LMC_CHECK_ALL is
+// set, else about `most` evenly spread ones and the last one. They are an odd distance apart, so
+// that they include every position within a vector access.
 inline std::vector<int64_t> sample(int64_t size, int64_t most) {
   static const bool isAll = std::getenv("LMC_CHECK_ALL") != nullptr;
   std::vector<int64_t> chosen;
@@ -338,8 +338,8 @@ inline Task taskOf(int argc, char **argv) {
                                                 : Task::Check;
 }
 
-// Prints the time of `run`, the predicted time and the rates (each unless its number is 0), and the
-// time in heat.
+// Prints the time of `run` alone and in heat, the predicted time (if it is not 0), and the rates of
+// `bytes` and `flops` (if these are not 0).
 template <typename Run>
 void bench(const char *name, double predictedSeconds, double bytes, double flops, Run run) {
   const double began = now(), time = milliseconds(run);

@@ -1,6 +1,6 @@
-// Heat: matrix products that keep the tensor cores busy before something is timed. On a GPU that is
-// limited by power, a short kernel alone runs at a higher clock than in a training step. "In heat",
-// right after such products, it runs at the clock of a training step. Needs lmc/platform.cuh.
+// Heat: matrix products that keep the tensor cores busy before a measurement. A GPU that is limited
+// by power runs a short kernel alone at a higher clock than in a training step. "In heat", right
+// after such products, the kernel runs at the clock of a training step. Needs lmc/platform.cuh.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -119,7 +119,7 @@ public:
     }
     roundsPerMillisecond = std::max(1.0, kTrial / std::max(1e-3, double(milliseconds)));
   }
-  // Enqueues products that take this time at the clock at which the constructor timed them.
+  // Enqueues products that take this time at the clock that the GPU had during the constructor.
   void enqueue(double milliseconds) { launch(int(milliseconds * roundsPerMillisecond)); }
 
   double ended = 0; // when millisecondsInHeat() last ended a measurement

@@ -1,6 +1,6 @@
-// Checks the gradient of a router, for some tokens. Each token has chosen different experts at
-// random. With normalized weights and without dmass, the sum `inner` and the gradients of the other
-// experts' logits are zero, but for rounding.
+// Checks the gradient of a router, for some tokens, with different random experts per token. With
+// normalized weights and without dmass, the sum `inner` and the gradients of the logits of experts
+// that the token did not choose are zero, except for rounding.
 
 static void check(host::Difference &difference) {
   experts::draw();
