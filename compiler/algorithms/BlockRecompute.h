@@ -5,13 +5,13 @@
 // block's backward pass. A recomputed value costs the seconds of its op, and every value that this
 // op reads must be kept, recomputed or an input of the block.
 //
-// With a price for a byte and a price for a second, the cheapest choice is a minimum cut. On the
-// source's side are the recomputed ops, and the values that they or the backward pass read. The arc
-// from a value to the op that computes it costs the value's bytes. The arc from an op to the sink
-// costs the op's seconds. The cheapest choices for all prices are the corners of the lower convex
-// hull of (kept bytes, seconds). The search takes two neighbouring corners and computes the
-// cheapest choice at the prices at which both cost the same. It repeats this until no new corner
-// appears. Seconds are whole femtoseconds (Femtoseconds.h), so equal costs compare as equal.
+// With a price for a byte and a price for a second, the cheapest choice is a minimum cut of a flow
+// network. On the source's side are the recomputed ops, and the values that they or the backward
+// pass read. The arc from a value to the op that computes it costs the value's bytes. The arc from
+// an op to the sink costs the op's seconds. The cheapest choices for all prices are the corners of
+// the lower convex hull of (kept bytes, seconds). The search takes two neighbouring corners and
+// computes the cheapest choice at prices at which both cost the same. It repeats this until no new
+// corner appears. Seconds are whole femtoseconds (Femtoseconds.h), so equal costs compare as equal.
 #pragma once
 
 #include "ground/support/Result.h"

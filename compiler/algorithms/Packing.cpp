@@ -174,7 +174,7 @@ std::vector<Component> componentsOf(const PackingProblem &problem) {
 
 PackingSolution lmc::pack(const PackingProblem &problem, uint64_t searchNodes) {
   // Each round improves the largest component, which decides the size of the arena. No component
-  // needs fewer bytes than the lower bound of the whole problem.
+  // need become smaller than the lower bound of the whole problem.
   uint64_t bound = problem.lowerBound();
   PackingSolution solution;
   solution.isOptimal = true;

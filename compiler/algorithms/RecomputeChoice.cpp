@@ -107,8 +107,8 @@ std::vector<int64_t> leastNeeds(const RecomputeChoiceProblem &problem) {
   return least;
 }
 
-// Returns the undominated options. An option is dominated if another option has no more kept bytes,
-// transient bytes and time. Of equal options, the first one stays.
+// Returns the undominated options. An option is dominated if another option needs at most its kept
+// bytes, its transient bytes and its time. Of equal options, the first one stays.
 std::vector<Option> undominated(const std::vector<LayerOption> &options) {
   std::vector<Option> kept;
   auto betters = [](const LayerOption &a, const LayerOption &b) {
@@ -246,8 +246,8 @@ public:
     choice.options = best;
     choice.peakBytes = peakOf(problem, best);
 
-    // Among the layers of one kind, gives the options with more transient bytes to the earlier
-    // layers, unless that raises the peak: fewer kept bytes are live in their backward pass.
+    // In the backward pass of earlier layers, fewer kept bytes are live. So, among the layers of
+    // one kind, they get the options with more transient bytes, unless that raises the peak.
     std::vector<int> sorted = best;
     for (size_t kind = 0; kind < problem.kinds.size(); ++kind) {
       std::vector<int> taken;

@@ -251,7 +251,7 @@ private:
     return std::max(int64_t(1),
                     int64_t(rows) * chosen / (ranks * std::min(chosen, int64_t(experts))));
   }
-  // Returns the first row length (in elements) that is not a multiple of 16 bytes; 0: none is.
+  // Returns the first row length (in elements) that is no multiple of 16 bytes; 0: there is none.
   template <typename Op> int64_t unalignedOf(const Op &op) const {
     for (const auto row : {int64_t(op.inner()), int64_t(op.columns())})
       if (!isAligned(op.x(), row))

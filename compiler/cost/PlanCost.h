@@ -75,8 +75,8 @@ PlanCost planCost(const plan::Plan &plan, const CostModel &model,
 // Returns the number of experts that a token chooses; 0 if the plan has no experts.
 int64_t sameExperts(const plan::Plan &plan);
 
-// Returns the warnings of `model` for the commands of a plan. Each warning appears only once, with
-// the names of the model's ops that it concerns.
+// Returns the warnings of `model` for the commands of a plan, each only once. A warning names the
+// ops of the model that it concerns.
 std::vector<std::string> warningsOf(const plan::Plan &plan, const CostModel &model);
 
 // Returns the work of a command in the form that estimate() takes (Roofline.h).

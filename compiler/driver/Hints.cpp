@@ -99,7 +99,7 @@ static std::vector<Change> changesOf(const Config &smallest, RecomputeMode mode)
   return changes;
 }
 
-// Returns `smallest` with the last change of each kind together, but not of the kind Devices.
+// Returns `smallest` with several changes: the last change of each kind except Devices.
 static Change together(const Config &smallest, llvm::ArrayRef<Change> changes) {
   Change all{Change::Kind(), "", smallest};
   auto take = [&](Change::Kind kind, auto &&change) {

@@ -18,7 +18,7 @@ struct PlanNumbers {
   llvm::StringMap<uint32_t> kernels; // by the kernel's symbol
   // The other fields are about the function whose commands are emitted.
   llvm::DenseMap<mlir::Value, uint32_t> slices;
-  // Per slice: the index of the async collective that writes it, until a command waits for it.
+  // Per slice: the command index of the async collective that writes it, until a command waits.
   llvm::DenseMap<mlir::Value, uint32_t> started;
   // True if async collectives along the axis `replicate` have a stream of their own.
   bool hasTwoCollectiveStreams = false;

@@ -25,7 +25,7 @@ std::string fileOf(const fb::PlanT &plan) {
   return bytes;
 }
 
-// Returns the name of the parameter that has the variable `name`, of kind `kind`, as its state.
+// Returns the name of the parameter of which the variable `name`, of kind `kind`, is the state.
 std::string parameterOf(StringRef name, lm::VariableKind kind) {
   return name.drop_back(lm::stateName("", kind).size()).str();
 }

@@ -79,7 +79,7 @@ std::string shapeText(ArrayRef<int64_t> shape) {
 bool hasReduction(linalg::GenericOp op) { return op.getNumReductionLoops() > 0; }
 
 // The loops of a sum over blocks of rows: (outer..., block, index within the block, further...,
-// column). The loops from the index within the block to the last further one are reduced.
+// column). The sum is over the loops between `block` and `column`.
 struct BlockLoops {
   SmallVector<int64_t> domain; // extents as without the split into blocks
   unsigned block = 0; // number of the loop `block`; the next loop is the index within the block

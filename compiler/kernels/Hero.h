@@ -149,8 +149,8 @@ llvm::Expected<RegionInfo> analyzeRegion(kern::Hero hero, mlir::Block &body);
 llvm::Expected<RegionInfo> analyzeKernel(kern::KernelOp kernel);
 
 // Returns true if result number `result` of `body` may use the buffer of input number `input`,
-// which must have the same layout. Then no work item and no pass reads an element of the input
-// after it writes the same element of the result.
+// which has the same layout. No work item and no pass may read an element of the input after this
+// element of the result is written.
 bool mayShareBuffer(const RegionInfo &info, mlir::Block &body, unsigned result, unsigned input);
 
 } // namespace lmc::codegen

@@ -150,7 +150,7 @@ void PhaseRunner::addPasses(Phase phase, bool checks, FusionReport &fusions, Pas
     passes.addPass(createInsertOptimizerPass({config.optimizer.type, optimizerAttributes(config)}));
     if (isOn(kFlatState))
       passes.addPass(createFlattenStatePass());
-    // Equal values may not be merged after this: the memory phase computes some values twice on
+    // Equal values may be merged only here: from the memory phase on, some are recomputed on
     // purpose.
     passes.addPass(createCSEPass());
     break;

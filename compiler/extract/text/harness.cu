@@ -272,7 +272,7 @@ inline double typicalSize(const std::vector<double> &values) {
   return sizes[sizes.size() / 2];
 }
 
-// Elements of a result with the values that they should have, and elements that no kernel may write.
+// Elements of a result, the values that they should have, and elements that no kernel may write.
 struct Expected {
   std::vector<int64_t> elements, untouched;
   std::vector<double> values;

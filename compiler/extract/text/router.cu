@@ -2,7 +2,7 @@
 
 namespace router {
 
-// The chosen probabilities of a token are divided by their sum, or by this value if it is larger.
+// Added to the sum of a token's chosen probabilities, by which they are divided.
 constexpr double kLeastSum = kSigmoid ? 1e-20 : 0;
 
 // Returns the softmax of the logits of token t, or the sigmoid of each logit.

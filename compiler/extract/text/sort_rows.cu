@@ -1,5 +1,5 @@
 // Compares the sort of choices by expert with a stable sort. The checked rank has the number
-// kGroups + 1, so it is not in the first group if there are several groups of experts.
+// kGroups + 1, so with several groups of experts it is not in the first one.
 
 static void check(host::Difference &difference) {
   experts::draw();
