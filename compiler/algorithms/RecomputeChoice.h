@@ -1,9 +1,9 @@
 // Chooses one recompute option for each layer.
 //
 // Layer l of L keeps kept(l) bytes from its forward to its backward pass. The backward pass goes
-// from the last layer to the first: at layer l, the bytes kept by layers 0..l are live, and in
-// addition transient(l). At the start of the backward pass, the bytes kept by all layers are live,
-// and in addition `headAndLossBytes`, those of the last norm, the head and the loss. So
+// from the last layer to the first. At layer l, the bytes kept by layers 0..l are live, and
+// transient(l) bytes in addition. At the start of the backward pass, the bytes kept by all layers
+// are live. In addition, the last norm, the head and the loss need `headAndLossBytes`. So
 //
 //   peak = fixedBytes + max( headAndLossBytes + sum of all kept,
 //                            max over l of transient(l) + sum of kept(0..l) )

@@ -1,8 +1,8 @@
 // Predicts the cost of a whole plan on a device, from the estimates of all commands.
 //
-// Each command starts as soon as the plan's streams allow (plan.fbs, Command.stream). Of two
-// collectives on the same links, inside nodes or between them, the second starts when the first has
-// ended, even on another stream.
+// Each command starts as soon as the plan's streams allow (plan.fbs, Command.stream). If two
+// collectives use the same links, inside nodes or between them, the second one starts when the
+// first one has ended, even on another stream.
 //
 // A collective that moves data occupies a share of the device's processors (LinkModel::processors
 // in DeviceSpec.h). Commands beside it run at 1 - processors of their speed. Beside two

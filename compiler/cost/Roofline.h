@@ -25,7 +25,7 @@ inline constexpr size_t kNumBounds = 5;
 // Returns "matrix units", "memory bandwidth", "vector units", "launch latency" or "links".
 std::string_view boundName(Bound bound);
 
-// The matrix product d[m,n] = a[m,k] b[k,n], or d += a b if `accumulate`; or `batch` of them.
+// The matrix product d[m,n] = a[m,k] b[k,n], or d += a b if `accumulate`; or `batch` such products.
 struct GemmWork {
   int64_t m = 0, n = 0, k = 0;
   DataType input = DataType::BF16;

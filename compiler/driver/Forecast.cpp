@@ -11,11 +11,11 @@
 // * Some callers only ask whether a job reaches a certain rate in tokens/s. If even the fastest
 //   plan is more than 2% below the rate, the job is not compiled.
 //
-// All other jobs are compiled: those whose smallest plan fits and whose fastest does not, those
-// within 2% of the budget, and those with few layers.
+// All other jobs are compiled: those whose smallest plan fits while the fastest plan does not,
+// those within 2% of the budget, and those with few layers.
 //
-// Several strategies often lead to the same plan, which is compiled once. ZeRO-2 is ZeRO-1 if it
-// sums gradients in the last micro-step, or if there is only one micro-step.
+// Several strategies often give the same plan, which is compiled once. ZeRO-2 gives the plan of
+// ZeRO-1 if it sums gradients in the last micro-step, or if there is only one micro-step.
 #include "compiler/driver/Forecast.h"
 
 #include "compiler/cost/PlanCost.h"

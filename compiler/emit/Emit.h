@@ -47,7 +47,7 @@ inline PlanDetails measuredDetails() {
 mlir::LogicalResult emitPlan(mlir::ModuleOp module, const Config &config,
                              const PlanDetails &details, std::string &bytes);
 
-// Joins the plans of a run's phases: returns the first plan file with all others inside it
+// Joins the plans of a run's training phases: returns the first plan file with all others inside it
 // (TrainingPhase of ground/plan/plan.fbs). `plans` has one plan file for each entry of `phases`.
 std::string joinPhases(const std::deque<PhaseConfig> &phases,
                        const std::vector<std::string> &plans);

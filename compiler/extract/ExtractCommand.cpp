@@ -43,8 +43,8 @@ public:
     exact(name, slice);
     program.arrays.back().allowRoundingTo(program.arrays.back().type);
   }
-  // Adds a result of sums of many products. With `accumulates`, they are added to its random
-  // initial values.
+  // Adds a result whose elements are sums of many products. With `accumulates`, the sums are added
+  // to random initial values.
   void sumOfProducts(StringRef name, uint32_t slice, bool accumulates = false) {
     result(name, slice);
     Array &sum = program.arrays.back();

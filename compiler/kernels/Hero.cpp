@@ -292,8 +292,8 @@ private:
     FailureOr<ValueFacts> result = visit(yielded, point);
     if (failed(result))
       return failure();
-    // A value that does not vary along the innermost dimension is computed, and its inputs are
-    // loaded, as soon as the passes that it depends on are done.
+    // If a value does not vary along the innermost dimension, the kernel loads its inputs and
+    // computes it as soon as the passes that it depends on are done.
     if (!result->innermost) {
       execute(*result, result->pass);
       result->accesses.clear();

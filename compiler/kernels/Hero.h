@@ -79,8 +79,8 @@ struct Computed {
 };
 
 // A result that sums over blocks of consecutive rows. Its linalg.generic has the loops of the
-// domain, except that one outer dimension is split in two: (block, index within the block). For the
-// domain (rows, columns) the loops are (block, row of the block, column); the second is reduced.
+// domain, but one outer dimension is split in two: (block, index within the block). For the domain
+// (rows, columns), these are (block, row of the block, column); the second loop is reduced.
 struct BlockSum {
   Reduction sum;         // the reduction: its `init` is a scalar, and its `pass` computes the term
   mlir::AffineMap loops; // domain -> loops of `term`

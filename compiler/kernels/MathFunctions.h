@@ -11,8 +11,8 @@ struct MathFunction {
   llvm::StringRef name;
   // C++ text of op(x) for checks on the host, with {0} for x; "" means std::NAME(x).
   llvm::StringRef host;
-  // True if CPU code calls libm. Otherwise LLVM has instructions for the op, or the compiler pass
-  // kern-lower-kernels replaces it, as it always does for exp, log and tanh of f32.
+  // True if CPU code calls libm for the op. Otherwise LLVM has instructions for it, or the compiler
+  // pass kern-lower-kernels replaces it. This pass always replaces exp, log and tanh of f32.
   bool callsLibrary;
 };
 

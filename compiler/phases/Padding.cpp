@@ -40,8 +40,8 @@ static double secondsOf(const cost::CostModel &model, DataType dtype, int64_t to
   return model.gemm(forward).seconds + model.gemm(input).seconds + model.gemm(weight).seconds;
 }
 
-// The number of tokens for which products are priced. The choice must not depend on the batch,
-// because all phases of a run must have the same state.
+// The number of tokens for which the times of products are predicted. The padding must not depend
+// on the batch size, because all training phases of a run must have the same state.
 static constexpr int64_t kTokens = 4096;
 
 // Returns how many times a rank computes kTokens tokens in an optimizer step.

@@ -48,8 +48,8 @@ llvm::StringRef lmc::recomputeModeName(RecomputeMode mode) {
 // Kinds of fusion that have a compiler pass of their own before the fusion phase.
 static constexpr StringRef kMergedLinears = "linears", kFlatState = "state";
 
-// Returns true for a kind of fusion that only passes of targets perform. A job for another target
-// may still disable it.
+// Returns true if only compiler passes of targets perform this kind of fusion. A job for another
+// target may still disable it.
 static bool isKindOfTargets(StringRef kind) {
   return llvm::any_of(codegen::targets(), [&](const codegen::Target *target) {
     return llvm::is_contained(target->fusionKinds(), kind);

@@ -48,7 +48,7 @@ __host__ __device__ inline double roundBf16(double x) {
   return f;
 }
 
-// Returns x rounded to f16, to nearest even; to infinity from 65520 on.
+// Returns x rounded to the nearest f16 (ties to even); from 65520 on, this is infinity.
 __host__ __device__ inline double roundF16(double x) {
   const double size = fabs(x);
   if (!(size < 65520))

@@ -1,5 +1,5 @@
-// Checks a router. The choice of an expert is right if no expert that is left has a larger score
-// (except for the rounding of scores), and none with a lower number has the same score. Weights and
+// Checks a router. The choice of an expert is right if, of the experts not yet chosen, none has a
+// larger score (except for rounding), and none with a lower number has the same score. Weights and
 // counts must be those of the chosen experts.
 
 static void check(host::Difference &difference) {
