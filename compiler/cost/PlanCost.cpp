@@ -202,7 +202,7 @@ private:
       work.readBytes += std::max(0.0, shareWithExperts(op) * bytesOf(to) - once);
     return work;
   }
-  // `tensors` are the slices whose rows the kernels read or write 16 bytes at a time.
+  // The kernels read or write the rows of the slices `tensors` in units of 16 bytes.
   template <typename Op>
   AttentionWork attention(const Op &op, std::initializer_list<uint32_t> tensors) const {
     AttentionWork work{op.batch(),    op.seq(),    op.heads(),    op.kv_heads(),

@@ -26,7 +26,7 @@ struct Change {
 
 } // namespace
 
-// Returns the job `config` with the settings of its smallest plan, `plan`.
+// Returns the job `config` with the settings of `plan`, its smallest plan.
 static Config smallestOf(Config config, const plan::Plan &plan) {
   if (config.memory.recompute == RecomputeMode::Auto)
     config.memory.recompute = RecomputeMode::Block;

@@ -85,7 +85,7 @@ std::optional<std::string> lmc::strategyWarning(const Config &config, const plan
 // The number of devices per node for jobs that do not state it: that of a DGX or HGX board.
 static constexpr int64_t kUsualNode = 8;
 
-// Returns the totals of all optimizer steps of the job.
+// Returns the number of steps, tokens, days and device-hours of the whole job.
 static json totalsOf(const Config &job, const Forecast &row) {
   const double steps = double(job.training.trainIters), seconds = steps * row.stepSeconds;
   return {{"steps", job.training.trainIters},

@@ -513,7 +513,8 @@ private:
     return success();
   }
 
-  // Adds the parts that form result number `number`; each part must fit the domain.
+  // Adds the parts of result number `number`. Fails unless each has a shape that the hero can
+  // store.
   LogicalResult addOutputs(unsigned number) {
     SmallVector<kern::ResultPart> parts =
         kern::partsOfResult(body.getTerminator()->getOperand(number));
@@ -724,8 +725,8 @@ bool canEmit(kern::Hero hero, Block &body) {
 static bool readsBefore(const RegionInfo &info, const Access &access, const Output &output) {
   if (!llvm::is_contained(access.dynamic, true) && access.point == output.place)
     return true;
-  // In a row reduction, an access that does not vary along the row happens before the pass that
-  // writes the row, so it may read any element of the row. In other kernels this is not safe,
+  // In a row reduction, an access that does not vary along the row comes before the pass that
+  // writes the row. So it may read any element of the row. In other kernels this is not safe,
   // because several unsynchronised threads of a GPU share a row.
   unsigned n = info.shape.domain.size();
   if (info.hero != kern::Hero::RowReduction || output.place != output.point ||

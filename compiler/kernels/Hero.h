@@ -5,9 +5,9 @@
 // the innermost dimension, which is contiguous in memory. The hero is the loop structure of the
 // kernel:
 //
-//   elementwise       Each result, or each part of a result, covers the domain. A work item is an
-//                     index of the outer dimensions. It is one element if all accesses are identity
-//                     maps (a flat domain).
+//   elementwise       Each result, or part of a result, has one element per point of the domain. A
+//                     work item is an index of the outer dimensions, or one element if all accesses
+//                     are identity maps (a flat domain).
 //   gather            As elementwise, and the region may load rows at indices read from memory.
 //   row_reduction     The last k dimensions, which form a row, are reduced together. A work item is
 //                     a row. A reduction that depends on another one needs a later pass over the
@@ -56,7 +56,7 @@ llvm::Expected<KernelShape> analyze(kern::KernelOp kernel);
 // Returns true if a kernel with this hero can compute the body.
 bool canEmit(kern::Hero hero, mlir::Block &body);
 
-// The rest of this file is for the code generators.
+// The rest of this file is used only by the code generators.
 
 // Here and below, a `point` maps the domain to a tensor's indices or a linalg.generic's loops.
 struct Reduction {

@@ -156,7 +156,7 @@ void PhaseRunner::addPasses(Phase phase, bool checks, FusionReport &fusions, Pas
     break;
   case Phase::Distribute:
     passes.addPass(createSyncOptimizerPass());
-    // Only now is it known which pieces of a matrix a rank updates, and which norm guards it.
+    // Only now does the IR have the pieces that a rank updates, and the norm that may stop a step.
     passes.addPass(createExpandMuonPass({config.optimizer.muonOwners}, costModel.get(),
                                         shardGroupOf(config.distributed)));
     if (checks)

@@ -68,9 +68,8 @@ public:
   // Runs `work`, a part of a phase that is not a compiler pass, and adds its time to the phase.
   mlir::LogicalResult run(Phase phase, llvm::function_ref<mlir::LogicalResult()> work);
 
-  // Writes the module after the phase, and a table of its contents, to
-  // CompileOptions::dumpDirectory. `fusions` lists the pairs of ops that the phase merged or
-  // refused to merge.
+  // Writes two files to CompileOptions::dumpDirectory: the module after the phase, and a table of
+  // its contents. `fusions` lists the pairs of ops that the phase merged or refused to merge.
   mlir::LogicalResult dump(Phase phase, mlir::ModuleOp module, const FusionReport &fusions = {});
 
   std::vector<PhaseTime> times; // one per phase, in the order of their first runs

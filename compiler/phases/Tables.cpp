@@ -83,7 +83,7 @@ static StringRef introduction(Phase phase) {
 
 static std::string bytesText(uint64_t bytes) { return readableBytes(double(bytes)); }
 
-// Adds a list of variables by kind. Parts of other variables are not counted.
+// Adds the number and the bytes of the variables of each kind, without variables inside a storage.
 static void addState(ModuleOp module, std::string &text) {
   struct Kind {
     unsigned variables = 0;
