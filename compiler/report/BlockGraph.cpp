@@ -29,7 +29,7 @@ std::vector<std::string> describe(const plan::Plan &plan, const plan::Command &c
   if (const plan::Launch *launch = command.body_as_Launch()) {
     const plan::Kernel &kernel = *plan.kernels()->Get(launch->kernel());
     lines[0] = kernel.name()->str();
-    // Lists the source ops, with neighbours of the same name counted: "lm.add, 2 x lm.cast".
+    // Lists the source ops, and merges neighbours of the same name: "lm.add, 2 x lm.cast".
     std::string ops;
     if (kernel.source_ops())
       for (unsigned i = 0; i < kernel.source_ops()->size();) {
@@ -71,7 +71,7 @@ std::vector<std::string> describe(const plan::Plan &plan, const plan::Command &c
   return lines;
 }
 
-// Places the nodes of one pass to the right of `left`. Returns the width.
+// Places the nodes of a forward or backward pass to the right of x = `left`. Returns their width.
 double layOut(BlockGraph &graph, const std::vector<size_t> &members, double left) {
   std::map<size_t, size_t> rank; // node -> row
   size_t rows = 0;
@@ -83,7 +83,7 @@ double layOut(BlockGraph &graph, const std::vector<size_t> &members, double left
     rank[node] = row;
     rows = std::max(rows, row + 1);
   }
-  // A node whose first reader is far below it moves down, to the row above that reader.
+  // Moves a node down to the row directly above the first node that reads its result.
   for (size_t i = members.size(); i-- > 0;) {
     size_t limit = rows, node = members[i];
     for (const GraphEdge &edge : graph.edges)
@@ -96,8 +96,8 @@ double layOut(BlockGraph &graph, const std::vector<size_t> &members, double left
   for (size_t node : members)
     byRow[rank[node]].push_back(node);
 
-  // Orders each row by the mean position of the nodes that its nodes read, then by that of the
-  // nodes that read them, and repeats this.
+  // Sorts the nodes of each row. Rounds go down and up in turn: a node's key is the mean position
+  // of the nodes that it reads (round down), or of the nodes that read its result (round up).
   std::map<size_t, double> place;
   auto number = [&](const std::vector<size_t> &row) {
     for (size_t i = 0; i < row.size(); ++i)
@@ -165,7 +165,7 @@ BlockGraph blockGraph(const plan::Plan &plan) {
     return graph;
   graph.layer = layers / 2;
 
-  // A write, with the node of its command; -1 if the command is not in the layer.
+  // `node` is the node of the command that writes `slice`; -1 if the command is not in the layer.
   struct Write {
     const plan::Slice *slice;
     int node;
@@ -187,10 +187,10 @@ BlockGraph blockGraph(const plan::Plan &plan) {
       std::map<size_t, uint64_t> sources; // node -> bytes read from it
       for (const plan::Operand &operand : operands) {
         const plan::Slice &read = *plan.slices()->Get(uint32_t(operand.slice));
-        // State (weights and gradients) is not drawn.
+        // Edges for weights and gradients would hide the others, so they are not drawn.
         if (!operand.isRead() || read.function() < 0)
           continue;
-        // Searches the writes backwards until every byte that is read has a writer.
+        // Goes back through earlier writes until they cover every byte that the command reads.
         std::vector<const plan::Slice *> found;
         for (size_t w = writes.size(); w-- > 0;) {
           if (!overlap(read, *writes[w].slice))

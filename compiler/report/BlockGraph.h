@@ -30,9 +30,9 @@ struct BlockGraph {
   double backwardX = 0; // left end of the backward pass
 };
 
-// Returns the graph of the model's middle layer in a micro-step: the forward pass on the left, the
-// backward pass on the right. A command is below those whose results it reads. The graph is empty
-// for a plan without layers.
+// Returns the graph of the model's middle layer in a micro-step. The forward pass is on the left,
+// the backward pass on the right. Each command is below the commands whose results it reads. The
+// graph is empty if the plan has no layers.
 BlockGraph blockGraph(const plan::Plan &plan);
 
 } // namespace lmc

@@ -45,7 +45,7 @@ json categoriesJson(const CategoryBytes &bytes) {
   return entries;
 }
 
-// Divides the bytes of all arenas at the peak into the categories, and gaps that nothing uses.
+// Returns the bytes of all arenas at the peak by category, including unused bytes.
 json breakdown(const plan::Plan &plan, const MemoryTimeline &timeline) {
   CategoryBytes bytes = timeline.state;
   uint64_t arenas = plannedBytes(plan), used = 0;
@@ -64,8 +64,8 @@ json breakdown(const plan::Plan &plan, const MemoryTimeline &timeline) {
   return categories;
 }
 
-// Returns the budget of the plan: the recorded one, or else memory.budget, or else all memory that
-// the device spec leaves to a plan.
+// Returns the memory budget in bytes: the one that the compiler recorded in the plan, else the
+// job's memory.budget, else all memory of the device that a plan may use.
 uint64_t budgetOf(const plan::Plan &plan, const cost::DeviceSpec &spec) {
   uint64_t budget = plan.memory_budget();
   std::string_view text = cost::settingOf(plan, "memory.budget");
@@ -74,8 +74,8 @@ uint64_t budgetOf(const plan::Plan &plan, const cost::DeviceSpec &spec) {
   return budget ? budget : cost::usableBytes(spec);
 }
 
-// Returns the bytes of the copy of the state in host memory from which checkpoints and exports are
-// written; null if the job has no such copy.
+// Returns the sizes in bytes of the state's copy in host memory, from which a thread writes
+// checkpoints and exports in the background; null if the job makes no such copy.
 json hostCopyReport(const plan::Plan &plan) {
   auto isSet = [&](const char *key, std::string_view no) {
     const std::string_view text = cost::settingOf(plan, key);
@@ -84,7 +84,7 @@ json hostCopyReport(const plan::Plan &plan) {
   if (!isSet("checkpoint.background", "false") ||
       !(isSet("checkpoint.interval", "0") || isSet("checkpoint.export_interval", "0")))
     return nullptr;
-  // `rank`: bytes of the rank that has most; `node`: bytes of all ranks of the first node.
+  // `rank`: the maximum of a rank's bytes; `node`: the sum over all ranks of the first node.
   uint64_t rank = 0, node = 0;
   for (uint64_t r = 0; r < std::max<uint64_t>(plan.devices_per_node(), 1); ++r) {
     const uint64_t bytes = stateCopyBytes(plan, r);
@@ -94,8 +94,8 @@ json hostCopyReport(const plan::Plan &plan) {
   return {{"rank_bytes", rank}, {"node_bytes", node}};
 }
 
-// Describes the peak of the worst function, with the largest buffers of that moment; null for a
-// plan without one.
+// Describes the peak of the function that needs the most memory, and the largest buffers at this
+// peak; null if the plan has no such function.
 json peakReport(const plan::Plan &plan, const MemoryTimeline &timeline) {
   if (timeline.worst < 0)
     return nullptr;
@@ -178,9 +178,9 @@ json memoryReport(const plan::Plan &plan, const MemoryTimeline &timeline,
   return memory;
 }
 
-// Returns the recomputed FLOPs of matrix products of a micro-step, as a fraction of those that it
-// needs: three times those of a forward pass (for attention 3.5 times). The function eval gives the
-// FLOPs of a forward pass; without it the result is null.
+// Returns the FLOPs of recomputed matrix products / the FLOPs that a micro-step needs without
+// recompute. It needs 3 times the FLOPs of a forward pass, for attention 3.5 times. The function
+// `eval` is a forward pass; the result is null if the plan has no `eval`.
 json recomputedFraction(const plan::Plan &plan, const cost::PlanCost &cost) {
   int step = microStep(plan);
   double done = 0, needed = 0;
@@ -267,14 +267,14 @@ json costReport(const plan::Plan &plan, const cost::PlanCost &cost, const cost::
   return report;
 }
 
-// Finds what hides the collectives of a function, and why the rest of their time is exposed.
+// Finds the computation beside collectives, and why a device waits for the rest of their time.
 class Beside {
 public:
   Beside(const plan::Plan &plan, const plan::Function &function, const cost::FunctionCost &cost,
          const std::string &overlap)
       : plan(plan), function(function), cost(cost), overlap(overlap) {}
 
-  // Adds the seconds in which the forward (the backward) pass computes beside a collective.
+  // Adds the seconds of computation beside a collective: [0] forward pass, [1] backward pass.
   void addHidden(const cost::CollectiveTime &of, std::array<double, 2> &seconds) const {
     for (unsigned c = of.command; c < cost.commands.size(); ++c) {
       if (!computes(c))
@@ -310,12 +310,12 @@ public:
   }
 
 private:
-  // Returns the reason why less than possible runs beside collectives in this job.
+  // Appends the cause: the job's setting of distributed.overlap, or the memory budget.
   std::string why(const std::string &what) const {
     const bool isOwn = cost::settingOf(plan, "distributed.overlap") != "auto";
     return what + (isOwn ? ": distributed.overlap" : ": budget");
   }
-  // Returns true for a command that a collective may run beside.
+  // Returns true if command `c` computes, so that a collective may run at the same time.
   bool computes(unsigned c) const {
     const plan::Command &command = *function.commands()->Get(c);
     return !command.body_as_Collective() && !command.body_as_Wait();
@@ -327,7 +327,7 @@ private:
   const std::string overlap;
 };
 
-// Returns the links that the plan was compiled for.
+// Returns the speeds of the links between devices and nodes for which the plan was compiled.
 json linksOf(const plan::Plan &plan) {
   json links = json::array();
   if (plan.links())
@@ -349,8 +349,8 @@ json axisSpeedsOf(const plan::Plan &plan) {
   return speeds;
 }
 
-// Returns the collectives of an optimizer step, with one entry for all that do the same. `overlap`
-// is yes, gathers or no.
+// Returns the collectives of an optimizer step. Collectives that are equal in all members of
+// `Collective` share one entry. `overlap` is "yes", "gathers" or "no".
 json commReport(const plan::Plan &plan, const cost::PlanCost &cost, const std::string &overlap) {
   struct Collective {
     std::string function, kind, axis, source, dtype;
@@ -363,7 +363,7 @@ json commReport(const plan::Plan &plan, const cost::PlanCost &cost, const std::s
     std::array<double, 2> hidden{}; // seconds beside the forward pass, beside the backward pass
     std::map<std::string, double> exposedBy;   // seconds, by the reason
   };
-  // Entries are in the order of the plan.
+  // Entries are in the order of the commands in the plan.
   llvm::MapVector<Collective, Total, std::map<Collective, unsigned>> totals;
   double seconds = 0, sent = 0;
   for (unsigned f = 0; f < plan.functions()->size(); ++f) {
@@ -376,7 +376,7 @@ json commReport(const plan::Plan &plan, const cost::PlanCost &cost, const std::s
       const plan::Command &command = *function.commands()->Get(time.command);
       const plan::Collective &body = *command.body_as_Collective();
       const cost::Estimate &estimate = cost.functions[f].commands[time.command];
-      // Names what is exchanged: "weights" for "weights/unit.3".
+      // Drops the number of the unit: "weights/unit.3" becomes "weights".
       std::string source = text(command.source());
       source = body.axis() == plan::Axis::Expert ? "experts" : source.substr(0, source.find('/'));
       const Collective key{
@@ -433,7 +433,7 @@ json commReport(const plan::Plan &plan, const cost::PlanCost &cost, const std::s
           {"axis_speeds", axisSpeedsOf(plan)}};
 }
 
-// Returns the totals over all optimizer steps; null if the plan does not state their number.
+// Returns the job's steps, tokens and hours; null if the plan does not state the number of steps.
 json jobReport(const plan::Plan &plan, const cost::PlanCost &cost) {
   std::string_view text = cost::settingOf(plan, "training.train_iters");
   uint64_t steps = 0;
@@ -504,7 +504,7 @@ codegen::TargetCode::Grid gridOf(const plan::Kernel &kernel) {
           kernel.stack_bytes()};
 }
 
-// Returns the resources of a CUDA kernel; an empty object for other kernels.
+// Returns the registers, shared memory and so on of a CUDA kernel; {} for other kernels.
 json resourcesReport(const plan::Plan &plan, const plan::Kernel &kernel) {
   if (!kernel.grid())
     return json::object();
@@ -562,7 +562,7 @@ json kernelsReport(const plan::Plan &plan, const cost::PlanCost &cost) {
 
 } // namespace
 
-// Returns the reports that the plan carries, by their names, such as "recompute".
+// Returns the reports in the plan as an object. Its keys are their names, such as "recompute".
 static json reportsOf(const plan::Plan &plan) {
   json reports = json::object();
   if (plan.reports())

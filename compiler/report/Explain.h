@@ -28,23 +28,23 @@ nlohmann::json explainJson(const plan::Plan &plan, const cost::DeviceSpec &spec)
 // Returns the compiler's warnings, which the plan contains as its report "warnings".
 std::vector<std::string> warningsIn(const plan::Plan &plan);
 
-// Returns the report as text for a terminal, with the requested sections, or with all if `all` is
-// true. A requested section `fusion` has a line per refused fusion, else one per reason.
+// Returns the report as text for a terminal. It has the requested sections, or all if `all` is
+// true. A requested section `fusion` has a line per refused fusion, otherwise a line per reason.
 std::string explainText(const nlohmann::json &report, const ExplainSections &requested, bool all);
 
-// Print sections of the report as text. `fusions` has the lists `formed` and `refused` of the
-// section `fusion`. `recompute` may lack `layers` and `flops_overhead`.
+// Print sections of the report as text. `fusions` has the lists `formed` and `refused`, like the
+// section `fusion`. The keys `layers` and `flops_overhead` of `recompute` are optional.
 std::string fusionsText(const nlohmann::json &fusions);
 std::string recomputeText(const nlohmann::json &recompute);
 
-// Prints the section `hints`: the changes that would let a job fit; "" for an empty list.
+// Prints the section `hints`: changes with which a job would fit the memory; "" for an empty list.
 std::string hintsText(const nlohmann::json &hints);
 
-// Prints the section `scale` of a report: a table by number of devices and strategy.
+// Prints the section `scale`: a table with a row per number of devices and strategy.
 std::string scaleText(const nlohmann::json &report);
 
-// Returns the section `training_phases` of a report (docs/explain.md): a list with an entry for each
-// phase of the plan; empty for a run without phases.
+// Returns the section `training_phases` of a report (docs/explain.md): a list with an entry for
+// each training phase of the job. The list is empty if the job has no phases.
 nlohmann::json trainingPhasesJson(const PlanFile &plan, const cost::DeviceSpec &spec);
 
 // Prints the section `training_phases` as a table; "" for an empty list.
@@ -56,14 +56,14 @@ std::string htmlReport(const plan::Plan &plan, const nlohmann::json &report,
                        const std::string &title);
 
 // Returns the predicted schedule of an optimizer step as a trace for chrome://tracing and
-// ui.perfetto.dev. The functions follow each other; one that runs several times appears once. The
-// trace has a track per stream with an event per command, a track of the functions, and a counter
-// of live bytes by category. Times are in microseconds and never decrease.
+// ui.perfetto.dev. The trace shows the functions one after the other, each only once. It has a
+// track per stream with an event per command, a track of the functions, and a counter of live bytes
+// by category. Times are in microseconds and never decrease.
 nlohmann::json traceJson(const plan::Plan &plan, const cost::DeviceSpec &spec);
 
 // Returns the error message for a plan that needs more than `budget` bytes: "PATH: error: ...", and
-// indented lines with the bytes by category and by buffer. `smallestBudget` is the minimum budget
-// with which the job would compile.
+// indented lines with the bytes by category and by buffer. `smallestBudget` is the minimum number
+// of bytes with which the job would compile.
 std::string budgetError(const plan::Plan &plan, const std::string &path, uint64_t budget,
                         uint64_t smallestBudget);
 

@@ -27,8 +27,8 @@ std::string largest(const json &object, size_t count, const Print &print) {
   return text;
 }
 
-// Returns the distinct names of a list: "swiglu, up_proj". Lines end before column 110; all but the
-// first are indented by `indent` spaces.
+// Returns the distinct names in a list: "swiglu, up_proj". Breaks lines before column 110, and
+// indents each line but the first by `indent` spaces.
 std::string listed(const json &names, size_t indent) {
   std::vector<std::string> distinct;
   for (const json &name : names)
@@ -51,7 +51,6 @@ std::string listed(const json &names, size_t indent) {
   return text;
 }
 
-// Replaces each number by '#', so that reasons that differ only in numbers become equal.
 std::string withoutNumbers(const std::string &text) {
   std::string kept;
   for (char c : text)
@@ -62,7 +61,7 @@ std::string withoutNumbers(const std::string &text) {
   return kept;
 }
 
-// Returns the number of fusions that the entries of a list stand for.
+// Returns the number of fusions in a list. An entry may count for several fusions.
 uint64_t timesOf(const json &entries) {
   uint64_t times = 0;
   for (const json &entry : entries)
@@ -88,7 +87,7 @@ struct FoldedFusions {
   }
 };
 
-// Groups the entries of a list by the text that `key` returns, in order of falling bytes.
+// Groups the entries of a list with the same text key(entry). Groups with the most bytes first.
 template <typename Key> std::vector<FoldedFusions> folded(const json &entries, const Key &key) {
   std::map<std::string, FoldedFusions> byKey;
   for (const json &entry : entries)
@@ -237,7 +236,7 @@ public:
          with > without ? "+" : "", percent(with / without - 1));
   }
 
-  // Prints the chunk of the loss, and the candidates among which it was chosen.
+  // Prints the tokens per chunk of the loss, and the sizes among which the compiler chose.
   void lossChunk(const json &chunk) {
     const json candidates = chunk.value("candidates", json::array());
     line("  the loss takes {} tokens at a time ({} of logits){}", number(chunk["tokens"]),
@@ -435,7 +434,7 @@ public:
            number(fitted["after"]), number(fitted["commands"]));
   }
 
-  // Prints the value that the compiler chose for a key of [distributed], and the attempts.
+  // Prints the compiler's choice for a key of [distributed], and the values that it tried.
   void fastest(const char *key) {
     if (!report.contains(key))
       return;
@@ -522,7 +521,7 @@ public:
     resources(kernels);
   }
 
-  // Prints the resources of CUDA kernels, in the order of `kernels`.
+  // Prints the registers, shared memory and so on of CUDA kernels, in the order of `kernels`.
   void resources(const std::vector<const json *> &kernels) {
     if (kernels.empty() || !kernels[0]->contains("registers"))
       return;

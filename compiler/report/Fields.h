@@ -30,7 +30,7 @@ inline std::string word(const nlohmann::json &object, const char *key) {
   return it != object.end() && it->is_string() ? it->get<std::string>() : "";
 }
 
-// Print a number for people: `value` itself, or with `key` the field `key` of `value`.
+// Print a number for people. It is `value` itself, or its field `key` if a key is given.
 template <typename... Key> std::string bytesOf(const nlohmann::json &value, Key... key) {
   return readableBytes(number(value, key...));
 }
@@ -63,7 +63,7 @@ inline std::vector<const nlohmann::json *> kernelsByTime(const nlohmann::json &r
   return kernels;
 }
 
-// Returns the number of layers that take option number `index`; `layers` is of section "recompute".
+// Returns the number of layers that take option `index`, from the list `layers` in "recompute".
 inline size_t takersOf(const nlohmann::json &layers, size_t index) {
   return size_t(std::ranges::count_if(layers, [&](const nlohmann::json &choice) {
     return choice.is_number() && choice.get<size_t>() == index;

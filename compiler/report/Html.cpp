@@ -97,7 +97,7 @@ std::string escape(const std::string &text) {
   return out;
 }
 
-// Returns the distance between the 5 to 11 ticks of an axis from 0 to `most` bytes: 50 MiB, 2 GiB.
+// Returns the bytes between two ticks, such as 50 MiB. An axis to `most` bytes has 5 to 11 ticks.
 double tickStep(double most) {
   double unit = most >= 1 << 30 ? 1 << 30 : most >= 1 << 20 ? 1 << 20 : 1 << 10;
   double step = std::pow(10, std::floor(std::log10(std::max(1.0, most / unit) / 4)));
@@ -182,7 +182,7 @@ private:
     add("</div>");
   }
 
-  // Draws live bytes by category as stacked areas over the commands of an optimizer step.
+  // Draws a chart of live bytes by category. The x axis is the commands of an optimizer step.
   void memoryChart() {
     const json &memory = report["memory"];
     struct Part {
@@ -380,9 +380,9 @@ private:
     add("</svg></div>");
   }
 
-  // Draws commands of the micro-step with widths proportional to time, one row per stream. Those of
-  // stream 0 have no gaps between them; those of other streams are below what runs at the same
-  // time.
+  // Draws commands of the micro-step with widths proportional to time, one row per stream. Commands
+  // of stream 0 follow each other without gaps. Each command of another stream is below the
+  // commands of stream 0 that run at the same time.
   void bars(const std::vector<unsigned> &commands, double y, double height) {
     int step = microStep(plan);
     const json &all = report["functions"][size_t(step)]["commands"];
@@ -397,7 +397,7 @@ private:
     if (total <= 0)
       return;
     const double bottom = y + 32 + height + (streams - 1) * (height + 3);
-    // Returns the seconds that `commands` take on stream 0 before the time `time` of the function.
+    // Returns the seconds that stream 0 spends on `commands` before `time`, the function's seconds.
     auto shown = [&](double time) {
       double sum = 0;
       for (unsigned c : commands)

@@ -15,7 +15,7 @@ namespace lmc {
 nlohmann::json measuredJson(const plan::Plan &plan, const cost::PlanCost &cost,
                             const plan::MeasuredTimes &times);
 
-// Fits `spec` to the measured times of a plan.
+// Returns `spec` with rates that fit the measured times of a plan's commands.
 cost::Refit refitSpec(const plan::Plan &plan, const plan::MeasuredTimes &times,
                       const cost::DeviceSpec &spec);
 

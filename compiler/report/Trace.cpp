@@ -12,8 +12,8 @@ using nlohmann::json;
 
 namespace lmc {
 
-// Measured traces (runtime/step/StepTrace.cpp) have another process number, so that a viewer can
-// show both together.
+// Measured traces (runtime/step/StepTrace.cpp) use another process id, so that a viewer can show a
+// measured and a predicted trace together.
 constexpr int kProcess = 1;
 
 json traceJson(const plan::Plan &plan, const cost::DeviceSpec &spec) {

@@ -26,7 +26,7 @@ public:
   }
 
 private:
-  // Returns the measures of layer `index`; null for -1, a command of no layer.
+  // Returns the measures of layer `index`; null for -1, the index of commands outside of layers.
   LayerMeasure *layer(int index) {
     if (index < 0)
       return nullptr;
@@ -53,8 +53,8 @@ private:
     }
   }
 
-  // Returns the index of the function with the highest peak among those that have a forward and a
-  // backward pass; -1 if there is none.
+  // Returns the index of the function with the highest peak. Only functions with a forward and a
+  // backward pass count; -1 if there is none.
   int fullestMicroStep(const MemoryTimeline &timeline) const {
     int fullest = -1;
     uint64_t most = 0;
@@ -72,8 +72,8 @@ private:
   }
 
   // Computes the bytes that each layer keeps. A slice belongs to the layer of the command that
-  // writes it first. Slices may be views of one buffer, so a layer counts only the bytes that it
-  // adds to those of the layers before it.
+  // writes it first. Several slices may be views of the same bytes, so a layer does not count bytes
+  // that an earlier layer has counted.
   void addKept(int function) {
     const auto &commands = *plan.functions()->Get(unsigned(function))->commands();
     int64_t backwardStart = firstBackward(*plan.functions()->Get(unsigned(function)));

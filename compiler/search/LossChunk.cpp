@@ -13,7 +13,7 @@ using namespace mlir;
 using namespace lmc;
 using nlohmann::json;
 
-// Calls `visit` with every loss of the module: every op that has operands x and weight and a chunk.
+// Calls `visit` with every lm.linear_cross_entropy and every gradient of one.
 template <typename Visit> static void forEachLoss(ModuleOp module, Visit &&visit) {
   module.walk([&](Operation *op) {
     llvm::TypeSwitch<Operation *>(op).Case<lm::LinearCrossEntropyOp, lm::LinearCrossEntropyGradOp>(

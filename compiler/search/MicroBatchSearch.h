@@ -21,12 +21,12 @@ struct MicroBatchResult {
   size_t best = 0;                         // index into `attempts`; 0 if no size fits
 };
 
-// Makes a plan for a micro-batch size. If it returns nullopt, the search fails.
+// Makes a plan for a micro-batch size. Returns nullopt after an error, which ends the search.
 using TryMicroBatch = std::function<std::optional<MicroBatchAttempt>(int64_t size)>;
 
-// Tries the divisors of `perDevice` (sequences per optimizer step and device) in rising order, up
-// to the first that does not fit. Of two sizes with equal tokens/s (up to a billionth), the smaller
-// one wins. Returns nullopt if an attempt failed.
+// Tries the divisors of `perDevice` (sequences per optimizer step and device), smallest first, and
+// stops at the first that does not fit. If tokens/s of two sizes differ by less than a billionth,
+// the smaller size wins. Returns nullopt if `tryOne` does.
 std::optional<MicroBatchResult> searchMicroBatch(int64_t perDevice, const TryMicroBatch &tryOne);
 
 } // namespace lmc

@@ -5,7 +5,7 @@
 using namespace lmc;
 using nlohmann::json;
 
-// Returns, per kind of layer, the index of its first option in the report's list of all options.
+// Returns, for each kind of layer, the index of its first option in a list of all kinds' options.
 static std::vector<size_t> firstOptions(const RecomputeOptions &options) {
   std::vector<size_t> first;
   size_t sum = 0;

@@ -7,18 +7,18 @@
 
 namespace lmc {
 
-// Reports a choice that was made without a search. Its seconds are those that lm-analyze-recompute
-// predicts.
+// Reports a choice that was made without a search. The seconds in the report are those that
+// lm-analyze-recompute predicts.
 nlohmann::json recomputeNotes(const RecomputeOptions &options, llvm::ArrayRef<int64_t> choice);
 
-// Reports a candidate that a search chose, and all candidates whose plans were packed. `mode` is
-// the job's memory.recompute. The report gives seconds per micro-step; `microSteps` is the number
-// of micro-steps per optimizer step.
+// Reports the candidate that a search chose, and all candidates that it compiled to know their
+// bytes. `mode` is the job's memory.recompute. `microSteps` is the number of micro-steps per
+// optimizer step, because the report gives seconds per micro-step.
 nlohmann::json recomputeNotes(RecomputeSearch &search, size_t candidate, llvm::StringRef mode,
                               int64_t microSteps);
 
-// Returns the report "reshard" of a plan (docs/explain.md): the layers of a candidate that keep
-// their gathered weights.
+// Returns the report "reshard" of a plan (docs/explain.md): the layers that keep their gathered
+// weights if the plan is made from this candidate.
 nlohmann::json keptWeightsNotes(const RecomputeSearch &search, size_t candidate);
 
 } // namespace lmc

@@ -21,15 +21,15 @@
 using namespace mlir;
 using namespace lmc;
 
-// The number of candidates from the fastest choice to the one with the fewest bytes. A budget then
-// leaves unused at most 1/30 of the bytes that recompute can save.
+// The approximate number of candidates between the fastest choice and the choice with the fewest
+// bytes. So a budget leaves at most 1/30 of the bytes that recompute can save unused.
 static constexpr int kCandidates = 32;
 
-// Probes predict the bytes of a candidate. 1/256 of them and this number of bytes are subtracted,
-// so that the result is a lower bound of the bytes of the candidate's plan.
+// The bytes that probes predict may be a little too many. Subtracting 1/256 of them and kSlackBytes
+// gives a lower bound of the bytes of the candidate's plan.
 static constexpr uint64_t kSlackBytes = 64 << 10;
 
-// If the probes' prediction for the loss is below this share of the peak, no peak is at the loss.
+// If head and loss need less than this share of the layers' peak, the plan's peak is at a layer.
 static constexpr double kFarBelow = 0.95;
 
 //===-- Candidates --------------------------------------------------------------------------===//
@@ -45,8 +45,8 @@ static RecomputeCandidate candidateOf(const RecomputeChoiceProblem &problem,
   };
   const auto &border = positions.border.empty() ? problem.kinds : positions.border;
   const auto &last = positions.border.empty() ? problem.kinds : positions.last;
-  // The order of the sum is by kind and option, so that two choices with the same number of layers
-  // per option have exactly the same sum.
+  // Sums by kind and option, not by layer. So two choices with the same number of layers per option
+  // have exactly the same sum, without differences by rounding.
   std::map<std::pair<size_t, size_t>, int64_t> counts, borders;
   uint64_t held = 0, most = 0;
   for (size_t layer = 0; layer < count; ++layer) {
@@ -66,8 +66,8 @@ static RecomputeCandidate candidateOf(const RecomputeChoiceProblem &problem,
   for (const auto &[of, number] : borders)
     candidate.seconds += double(number) * (border[of.first][of.second].seconds -
                                            problem.kinds[of.first][of.second].seconds);
-  // The bound is a little lower than the prediction: alignment and the outermost layers may differ
-  // from those of a probe.
+  // Makes the lower bound a little smaller than the prediction, because alignment and the first and
+  // last layers of a plan may differ from those of a probe.
   uint64_t workspace = std::max(most, problem.headAndLossBytes + held);
   candidate.isAtLayer = double(problem.headAndLossBytes + held) < kFarBelow * double(most);
   workspace -= std::min(workspace, positions.border.empty() ? 0 : workspace / 256 + kSlackBytes);
@@ -75,8 +75,8 @@ static RecomputeCandidate candidateOf(const RecomputeChoiceProblem &problem,
   return candidate;
 }
 
-// Scales the seconds down to the range that chooseRecompute() accepts, because a step on a slow
-// device may take days.
+// Scales the seconds so that all layers together take at most 1000. chooseRecompute() accepts at
+// most an hour, but a step on a slow device may take days.
 static RecomputeChoiceProblem scaled(const RecomputeChoiceProblem &problem) {
   constexpr double kMax = 1000; // maximum of the seconds of all layers together
   double longest = 0;
@@ -94,8 +94,8 @@ static RecomputeChoiceProblem scaled(const RecomputeChoiceProblem &problem) {
   return same;
 }
 
-// Returns the index of the first option with the costs of option `option` (of the last option if
-// the list is shorter).
+// Returns the index of the first option that costs the same as option `option`. If the list is
+// shorter, the last option takes the place of `option`.
 static int firstLike(const std::vector<LayerOption> &options, size_t option) {
   const LayerOption &wanted = options[std::min(option, options.size() - 1)];
   return int(llvm::find(options, wanted) - options.begin());
@@ -138,9 +138,9 @@ std::vector<RecomputeCandidate> lmc::recomputeCandidates(const RecomputeChoicePr
                                                          ArrayRef<LossChunk> chunks) {
   if (chunks.empty())
     return candidatesOf(choicesOf(problem, steps), problem, positions);
-  // If head and loss need more than the transient bytes of any layer, every peak is at the loss. If
-  // they need less than those of the last layer, no peak is. In both cases the choices do not
-  // depend on the chunk.
+  // If head and loss need more bytes than the backward pass of any layer, every peak is at the
+  // loss. If they need fewer bytes than the last layer, every peak is at a layer. In both cases all
+  // chunk sizes lead to the same choices.
   uint64_t mostTransient = 0, leastLast = problem.layers.empty() ? 0 : UINT64_MAX;
   for (const std::vector<LayerOption> &kind : problem.kinds)
     for (const LayerOption &option : kind)
@@ -150,7 +150,7 @@ std::vector<RecomputeCandidate> lmc::recomputeCandidates(const RecomputeChoicePr
       leastLast = std::min(leastLast, option.transientBytes);
   std::optional<std::set<std::vector<int>>> atTheLoss, atALayer;
   std::vector<RecomputeCandidate> all;
-  // If the peak is at a layer, every chunk gives the same bytes, so only the fastest chunk is a
+  // If the peak is at a layer, all chunk sizes lead to the same bytes, so only the fastest one is a
   // candidate.
   std::map<std::vector<int64_t>, size_t> ofLayers; // indices in `all`, by options
   for (const LossChunk &chunk : chunks) {
@@ -182,7 +182,7 @@ std::vector<RecomputeCandidate> lmc::recomputeCandidates(const RecomputeChoicePr
 
 //===-- Probes ------------------------------------------------------------------------------===//
 
-// Returns the attention of the forward pass as the cost model's work.
+// Describes the attention of the forward pass to the cost model.
 static cost::AttentionWork workOf(lm::AttentionOp op, DataType dtype) {
   auto q = cast<RankedTensorType>(op.getQ().getType());
   auto k = cast<RankedTensorType>(op.getK().getType());
@@ -218,8 +218,8 @@ FailureOr<RecomputeOptions> lmc::recomputeOptionsOf(ModuleOp start, const Config
   });
 }
 
-// Returns the index of the first option of the kind that recomputes the same ops as `option` and
-// keeps the same weights.
+// Returns the index of the kind's first option that equals `option` in the ops that it recomputes
+// and in whether it keeps weights.
 static size_t sameAs(const RecomputeKind &kind, size_t option) {
   size_t first = 0;
   while (kind.options[first].recomputed != kind.options[option].recomputed ||
@@ -228,7 +228,7 @@ static size_t sameAs(const RecomputeKind &kind, size_t option) {
   return first;
 }
 
-// Returns, for each kind of layer, the indices of its options that differ from all earlier ones.
+// Returns the indices of each kind's options, without those that equal an earlier option.
 static std::vector<std::vector<size_t>> distinctOptions(const RecomputeOptions &options) {
   std::vector<std::vector<size_t>> distinct;
   for (const RecomputeKind &kind : options.kinds) {
@@ -240,13 +240,13 @@ static std::vector<std::vector<size_t>> distinctOptions(const RecomputeOptions &
   return distinct;
 }
 
-// The number of consecutive layers that take one option in a probe. The middle one of three has
-// neighbours with its own option, like most layers of a plan.
+// A probe gives one option to this number of consecutive layers. With three layers, the middle one
+// has two neighbours with its own option, like most layers of a plan.
 static constexpr size_t kRun = 3;
 
-// Returns choices that together give every distinct option of every kind of layer to kRun
-// consecutive layers of this kind at least once. Layers that are too few for another run take the
-// option of the previous run.
+// Returns choices for probes. In them every distinct option of every kind occurs in at least one
+// run: kRun consecutive layers of this kind, or all if it has fewer. Layers that are left over at
+// the end take the option of the last run.
 static std::vector<std::vector<int64_t>> probeChoices(const RecomputeOptions &options) {
   std::vector<std::vector<size_t>> distinct = distinctOptions(options);
   std::vector<size_t> runs(distinct.size()); // per kind: number of runs in a choice
@@ -276,10 +276,10 @@ static std::vector<std::vector<int64_t>> probeChoices(const RecomputeOptions &op
 
 namespace {
 
-// The measures of one option over all probes. Kernels of neighbouring layers merge, so layers
-// differ by position: `between` two layers of the same option, `anywhere`, and the `last` layer.
-// The bytes are minima over all layers in a position, so that their sum is a lower bound of a
-// plan's bytes.
+// The measures of one option over all probes. Kernels of neighbouring layers merge, so a layer's
+// position matters: `between` two layers of the same option, `last` layer, or `anywhere`. Each byte
+// number is the minimum over all layers in this position, so that the sum over layers is a lower
+// bound of a plan's bytes.
 struct OptionMeasure {
   std::optional<LayerOption> between, anywhere, last;
   double longest = 0; // maximum of the seconds
@@ -298,8 +298,8 @@ struct OptionMeasure {
     if (isLast)
       take(last);
   }
-  // The costs of a layer between two layers of the same option, of a layer beside another option
-  // (it may take longer), and of the last layer.
+  // typical() returns the costs of a layer between two layers of the same option, border() of a
+  // layer beside another option, and end() of the last layer.
   LayerOption typical() const {
     LayerOption option = between.value_or(anywhere.value_or(LayerOption()));
     if (!between)
@@ -316,8 +316,8 @@ struct OptionMeasure {
 
 } // namespace
 
-// Erases every function except the micro-steps and the layers that they call: recompute affects
-// only these.
+// Erases all functions but the micro-steps and the layers that they call, because recompute changes
+// no others.
 static void keepMicroSteps(ModuleOp module) {
   const SymbolTable symbols(module);
   llvm::SetVector<func::FuncOp> kept;
@@ -367,8 +367,8 @@ static std::vector<int64_t> layersWithWeights(const RecomputeOptions &options,
   return layers;
 }
 
-// Returns the index of the option that recomputes the same ops and keeps no weights. The twins that
-// keep weights are the second half of a kind's options, in the same order (addTwins()).
+// Returns the index of the option that recomputes the same ops as `option` and keeps no weights.
+// Options that keep weights are the second half of the list, in the same order (addTwins()).
 static size_t withoutWeights(const RecomputeKind &kind, size_t option) {
   return kind.options[option].keepsWeights ? option - kind.options.size() / 2 : option;
 }
@@ -409,7 +409,7 @@ bool lmc::choosesKeptWeights(const Config &config) {
 
 bool lmc::isWorthKeeping(double again, double kept) { return again - kept > 0.002 * again; }
 
-// Adds to each kind the twins of its options, which also keep weights.
+// Appends a copy of each option, its twin, which also keeps the gathered weights.
 static void addTwins(RecomputeOptions &options) {
   for (RecomputeKind &kind : options.kinds)
     for (size_t option = 0, count = kind.options.size(); option < count; ++option) {
@@ -433,8 +433,8 @@ FailureOr<RecomputeOptions> RecomputeSearch::optionsOf(ModuleOp module) const {
   return options;
 }
 
-// Decides whether options that keep weights are worth measuring: compares the first option of each
-// layer with its twin on a short model.
+// Decides whether it is worth measuring the options that keep weights. On a short model, compares
+// the first option of each layer with its twin that keeps weights.
 LogicalResult RecomputeSearch::probeKeptWeights() {
   FailureOr<Probed> model = probed(kRun);
   if (failed(model))
@@ -464,7 +464,7 @@ FailureOr<std::optional<double>> RecomputeSearch::leastSeconds() {
   if (failed(model))
     return failure();
   const RecomputeKind &kind = model->options.kinds[0];
-  // Takes the option that keeps the most bytes: "keep1" where it exists, else "none".
+  // Takes the option that keeps the most bytes: "keep1" if it exists, otherwise "none".
   const int64_t most = std::max<int64_t>(kind.find("keep1"), 0);
   std::vector<int64_t> options = {most};
   if (keepsWeights)
@@ -499,7 +499,7 @@ RecomputeSearch::keptWeights(const RecomputeCandidate &candidate) const {
   return kept;
 }
 
-// Compiles the plan of a probe and measures its layers. Several threads may call it at once.
+// Compiles a probe and measures its layers. Several threads may call this function in parallel.
 FailureOr<PlanMeasures> RecomputeSearch::compiled(const Probe &probe) const {
   OwningOpRef<ModuleOp> module = withChoice(probe.module, *probe.options, probe.choice);
   if (probe.lossChunk > 0)
@@ -520,11 +520,11 @@ FailureOr<PlanMeasures> RecomputeSearch::compiled(const Probe &probe) const {
   return made;
 }
 
-// Returns the measures of probes, in the order of the list. Threads of the context compile the
-// probes whose measures are not known.
+// Returns the measures of each element of `probes`, in the same order. Probes that were not
+// measured before are compiled in parallel, by threads of the MLIR context.
 FailureOr<std::vector<PlanMeasures>> RecomputeSearch::measure(ArrayRef<Probe> probes) {
-  // The options of a probe's layers, and its chunk of the loss. The number of layers identifies the
-  // model. Adding twins does not change the index of an option.
+  // A key is the options of a probe's layers and its chunk size. The number of options tells apart
+  // the models. Indices of options stay the same when twins are appended.
   using Key = std::pair<std::vector<int64_t>, int64_t>;
   auto keyOf = [](const Probe &probe) {
     return Key(probe.choice, probe.lossChunk ? probe.lossChunk : lossChunkOf(probe.module).tokens);
@@ -577,8 +577,8 @@ LogicalResult RecomputeSearch::probe() {
   problem.layers.assign(found.layers.begin(), found.layers.end());
   problem.fixedBytes = stateBytes(start);
   problem.headAndLossBytes = UINT64_MAX;
-  // The last layer needs measures of its own: the most bytes are live there. So each option is once
-  // at the last layer of a short probe.
+  // Most bytes are live at the last layer, so its measures differ from those of other layers. Short
+  // probes therefore have each option at the last layer once.
   FailureOr<Probed> longer = probed(wanted), shortest = probed(kRun);
   if (failed(longer) || failed(shortest))
     return failure();
@@ -634,7 +634,7 @@ LogicalResult RecomputeSearch::probe() {
   return success();
 }
 
-// Returns the measures of a model whose layers take their first option, for each size of chunks.
+// Returns one measure per chunk size of `chunkSizes`. All layers of the model take option 0.
 FailureOr<std::vector<PlanMeasures>> RecomputeSearch::measureChunks(const Probed &model) {
   std::vector<Probe> probes;
   for (int64_t size : chunkSizes)
@@ -659,9 +659,9 @@ LogicalResult RecomputeSearch::probeLossChunks() {
 
 //===-- The search --------------------------------------------------------------------------===//
 
-// If weights may be kept, "auto" also has the candidates of each named mode, marked as spare: only
-// fastestPlanned() compares them. If no options are chosen for layers, each chunk of the loss is a
-// candidate, with the bytes of the state as its lower bound.
+// If weights may be kept, "auto" also has candidates in which every layer takes the same named
+// mode, with or without kept weights. They are marked as spare. If only the chunk of the loss is
+// chosen, each size is a candidate, whose lower bound is the bytes of the state.
 std::vector<RecomputeCandidate> RecomputeSearch::makeCandidates() const {
   auto candidatesOf = [&](const RecomputeChoiceProblem &of, const PositionCosts &at) {
     return recomputeCandidates(of, kCandidates, at, chunks);
@@ -730,7 +730,7 @@ FailureOr<OwningOpRef<ModuleOp>> RecomputeSearch::planned(size_t candidate) {
   return std::move(last);
 }
 
-// Returns the predicted seconds per optimizer step of all micro-steps.
+// Returns the predicted seconds of all micro-steps of an optimizer step.
 FailureOr<double> RecomputeSearch::microStepsOf(ModuleOp planned) const {
   std::string bytes;
   if (failed(emitPlan(planned, config, measuredDetails(), bytes)))
@@ -751,8 +751,8 @@ FailureOr<size_t> RecomputeSearch::fastestPlanned(size_t candidate, uint64_t bud
   auto byProbes = [&](const RecomputeCandidate &of) {
     return of.seconds + outerSeconds[size_t(of.options[0])];
   };
-  // If all layers of `candidate` take one option, its sum includes at least as many waits as the
-  // sums of the others. Then only candidates with smaller sums can be faster.
+  // If all layers of `candidate` take one option, its sum over probes has as many waits for
+  // collectives as any other, or more. Then only candidates with smaller sums can be faster.
   const double most =
       llvm::all_equal(choices[candidate].options) ? byProbes(choices[candidate]) : HUGE_VAL;
   for (size_t other = 0; other < choices.size(); ++other)
@@ -769,10 +769,10 @@ FailureOr<size_t> RecomputeSearch::fastestPlanned(size_t candidate, uint64_t bud
   if (failed(seconds))
     return failure();
   const size_t first = candidate;
-  // A whole plan must promise to save at least this share of a step.
+  // A plan is only tried if it is predicted to save at least this share of a step.
   constexpr double kWorth = 2.5e-3;
-  // The minimum ratio of a whole plan's seconds to its sum over probes, so far. It is used to
-  // predict the seconds of the next plan.
+  // The minimum, over the plans so far, of a plan's seconds / its candidate's sum over probes. It
+  // predicts the seconds of the next plan.
   std::optional<double> longer;
   planUse = PhaseUse::Probe; // most of these plans are slower
   for (auto [sum, other] : others) {
@@ -836,8 +836,8 @@ LogicalResult RecomputeSearch::complete() {
   return success();
 }
 
-// Returns the second number of the pair with the fewest seconds; nullopt if another pair has as
-// many seconds, up to kTie.
+// Returns the number that is paired with the fewest seconds. Returns nullopt if the seconds of
+// another pair differ by less than the factor 1 + kTie.
 static std::optional<size_t> fastestOf(ArrayRef<std::pair<double, size_t>> list) {
   constexpr double kTie = 1e-9;
   const auto *least = llvm::min_element(list);
@@ -848,8 +848,8 @@ static std::optional<size_t> fastestOf(ArrayRef<std::pair<double, size_t>> list)
   return least->second;
 }
 
-// If all layers are of one kind, the fastest option for every layer is the fastest choice: a layer
-// beside another option takes at least as long as one between layers of its own option.
+// If all layers are of one kind, the fastest choice gives all layers the same option: a layer
+// beside another option takes at least as long as a layer between two of its own option.
 FailureOr<RecomputeSearch::Fastest> RecomputeSearch::fastestOfAll(uint64_t budget) {
   if (!choosesLayers() || found.kinds.size() != 1)
     return Fastest{};
@@ -877,12 +877,12 @@ FailureOr<RecomputeSearch::Fastest> RecomputeSearch::fastestOfAll(uint64_t budge
   const std::optional<size_t> option = fastestOf(options);
   if (!option)
     return Fastest{};
-  // A plan that is certain to be too large is not made.
+  // Returns without a plan if it would certainly exceed the budget.
   if (double(stateBytes(start) + found.layers.size() * between[*option].keptBytes) >
       1.01 * double(budget))
     return Fastest{};
 
-  // The difference in seconds between two chunks does not depend on the number of layers.
+  // The differences between chunk sizes in seconds are the same for any number of layers.
   std::vector<std::pair<double, size_t>> sizes; // (seconds, chunk)
   if (!chunkSizes.empty()) {
     FailureOr<Probed> shortest = probed(1);

@@ -1,18 +1,18 @@
 // memory.recompute = "auto" chooses one recompute option per layer, and memory.loss_chunk = "auto"
 // the chunk of the loss (LossChunk.h). The packed plan must fit the budget and should be fast.
 //
-// The options come from lm-analyze-recompute. Probes measure them: plans of a few layers, whose
-// consecutive layers take different options. From the measures the search builds candidates, from
-// the fastest to the one with the fewest bytes. One option for all layers is always a candidate, so
-// each named mode is one. The candidates do not depend on the budget. The packed bytes decide which
-// candidate is chosen for a budget (BudgetSearch.h).
+// The options come from lm-analyze-recompute. Probes measure the options. A probe is a plan of a
+// few layers that take different options. From the measures the search makes a list of candidates,
+// from the fastest to the one with the fewest bytes. In some candidates all layers take the same
+// option, for example a named mode. The candidates do not depend on the budget. To choose one for a
+// budget, their plans are compiled (BudgetSearch.h).
 //
 // If ranks divide weights (ZeRO-3), distributed.reshard_after_forward = "auto" also lets layers
 // keep their gathered weights for the backward pass. That saves an all-gather and takes memory.
-// Each option then has a twin that keeps the weights, and the search chooses among both.
+// Each option then has a twin that also keeps the weights, and the search may choose either.
 //
-// The chunk of the loss changes only the time and the bytes of head and loss. Both are measured for
-// each chunk on a short model. Every choice for the layers is a candidate with every chunk.
+// The chunk of the loss changes only the time and the bytes of head and loss. A short model
+// measures them for each chunk size. Each choice for the layers is combined with each chunk size.
 #pragma once
 
 #include "compiler/algorithms/BudgetSearch.h"
@@ -31,74 +31,74 @@
 namespace lmc {
 
 struct RecomputeCandidate {
-  // Per layer, an index into RecomputeChoiceProblem::kinds of the layer's kind; empty if only the
-  // chunk of the loss is chosen.
+  // For each layer, an index into the options of its kind (RecomputeChoiceProblem::kinds). Empty if
+  // only the chunk of the loss is chosen.
   std::vector<int64_t> options;
   int64_t lossChunk = 0; // tokens; 0: the chunk of the start module
-  // Predicted seconds per optimizer step of all layers; if the chunk of the loss is chosen, of the
-  // whole model.
+  // Predicted seconds per optimizer step: of all layers or, if the chunk of the loss is chosen, of
+  // the whole micro-steps.
   double seconds = 0;
   uint64_t boundBytes = 0; // predicted from probes: a lower bound of the plan's bytes
-  // True if the peak is clearly at a layer, so that fewer bytes at the loss do not lower the peak.
+  // True if the peak is certainly in a layer, so that smaller chunks of the loss do not lower it.
   bool isAtLayer = false;
   bool isSpare = false; // true if only fastestPlanned() considers the candidate
 };
 
-// The costs of a layer where they differ from those of the problem, per kind and option. `border`
-// holds for the first layer and for layers beside one with another option, `last` for the last
-// layer. If the lists are empty, the problem's costs hold everywhere.
+// Costs of layers in special positions, indexed by kind and option like
+// RecomputeChoiceProblem::kinds. `border`: the first layer, and layers beside a layer with another
+// option. `last`: the last layer. If both are empty, the problem's costs hold for all.
 struct PositionCosts {
   std::vector<std::vector<LayerOption>> border, last;
 };
 
-// Returns candidates in order of rising seconds: up to about `steps` choices between the fastest
-// one and the one with the fewest bytes, and for each option the choice in which every layer takes
-// it (its last option, if a kind has fewer). If `chunks` is not empty, every chunk has such
-// candidates.
+// Returns candidates, fastest first. They are up to about `steps` choices between the fastest one
+// and the one with the fewest bytes, and for each option the choice in which all layers take it. (A
+// kind with fewer options takes its last one.) With `chunks`, there are such candidates for each
+// chunk size, except for slower sizes that save no bytes.
 std::vector<RecomputeCandidate> recomputeCandidates(const RecomputeChoiceProblem &problem,
                                                     int steps, const PositionCosts &positions = {},
                                                     llvm::ArrayRef<LossChunk> chunks = {});
 
-// Returns true if distributed.reshard_after_forward = "auto" leaves a choice: ranks divide the
-// weights, and all layers have the same recompute mode or "auto".
+// Returns true if distributed.reshard_after_forward = "auto" has a choice: ranks divide the
+// weights, and memory.recompute neither is "keep-all" nor differs between layers.
 bool choosesKeptWeights(const Config &config);
 
-// Returns true if keeping gathered weights saves more than 0.2% of the time. `again` and `kept` are
-// the seconds of a plan that gathers weights again and of one that keeps them.
+// Returns true if plans that keep gathered weights are more than 0.2% faster. `again` is the
+// seconds of a plan that gathers weights a second time, `kept` of one that keeps them.
 bool isWorthKeeping(double again, double kept);
 
-// Returns the bytes of all variables of a module, which are live throughout a step.
+// Returns the number of bytes of all variables, which are live throughout a step.
 uint64_t stateBytes(mlir::ModuleOp module);
 
 class RecomputeSearch {
 public:
-  // Builds the job's model with the given number of layers, up to the distribute phase.
+  // Builds the job's model with fewer layers and runs all phases up to the distribute phase.
   using MakeShorter = std::function<mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>(int64_t)>;
 
   // Finds the options of the layers. `start` is a module after the distribute phase. All arguments
   // except `makeShorter` must outlive the search. Probes use a shorter model if it has the same
-  // kinds of layers. The chunk of the loss is chosen among `chunkSizes`; if there are none, the
-  // start module's chunk stays.
+  // kinds of layers. `chunkSizes` are the candidates for the tokens per chunk of the loss. If it is
+  // empty, `start` keeps its chunk size.
   static mlir::FailureOr<std::unique_ptr<RecomputeSearch>>
   begin(mlir::ModuleOp start, const Config &config, const cost::CostModel &model,
         PhaseRunner &phases, const MakeShorter &makeShorter = nullptr,
         llvm::ArrayRef<int64_t> chunkSizes = {});
-  // Measures all options and makes the candidates. Before this call, only fastestOfAll(),
-  // leastSeconds() and chosen() may be called.
+  // Measures all options and makes the candidates. Only fastestOfAll(), leastSeconds() and chosen()
+  // may be called before complete().
   mlir::LogicalResult complete();
 
   struct Fastest {
     mlir::OwningOpRef<mlir::ModuleOp> module; // after the buffers phase
     int64_t lossChunk = 0;                    // as in RecomputeCandidate
   };
-  // Makes the plan of the candidate that is the fastest without a budget, with fewer probes than
-  // complete(). Returns no module if these probes do not show which candidate it is, or if the plan
-  // takes more than `budget` bytes.
+  // Makes the plan of the candidate that is the fastest of all. This needs fewer probes than
+  // complete(). `module` is null if these probes do not show which candidate is the fastest, or if
+  // its plan takes more than `budget` bytes.
   mlir::FailureOr<Fastest> fastestOfAll(uint64_t budget);
 
-  // Returns the predicted seconds per optimizer step of all micro-steps, if no value is recomputed
-  // that costs a kernel. No plan takes noticeably fewer seconds. Returns nothing if the layers are
-  // of several kinds, because the short model does not show how many layers each kind has.
+  // Returns the predicted seconds of all micro-steps of an optimizer step, if no layer runs a
+  // kernel only to recompute values. No plan is noticeably faster. Returns nullopt if the layers
+  // are of several kinds, because a short model does not show how many layers each kind has.
   mlir::FailureOr<std::optional<double>> leastSeconds();
 
   const RecomputeOptions &options() const { return found; }
@@ -107,7 +107,7 @@ public:
   const std::vector<RecomputeCandidate> &candidates() const { return choices; }
   BudgetSearch &budgets() { return *search; }
 
-  // The cost and the gain of a candidate's kept weights; all zero if no layer keeps its weights.
+  // The cost and the benefit of weights that a candidate keeps; all zero if it keeps none.
   struct KeptWeights {
     std::vector<int64_t> layers;
     uint64_t bytes = 0; // bytes that the kept weights take on each rank
@@ -115,23 +115,22 @@ public:
   };
   KeptWeights keptWeights(const RecomputeCandidate &candidate) const;
 
-  // Returns the candidate whose whole plan is predicted to be the fastest. It is `candidate`, which
-  // fits `budget`, or another one that fits, has the same chunk of the loss, and recomputes the
-  // same in all layers of a kind. A candidate's own seconds are a sum over probes. Where
-  // collectives run beside layers this sum is not exact, because a layer's waits depend on all
-  // layers before it.
+  // Returns the candidate whose whole plan is predicted to be the fastest. Compares `candidate`
+  // with others that fit `budget`, have the same chunk of the loss, and recompute the same ops in
+  // all layers of a kind. The seconds of a candidate are a sum over probes. This sum is not exact
+  // if collectives run beside layers, because a layer then may wait for the layers before it.
   mlir::FailureOr<size_t> fastestPlanned(size_t candidate, uint64_t budget);
 
-  // Returns the number of layers per option, for reports: "block x 12, none x 4"; the job's
-  // recompute mode if no options are chosen for layers.
+  // Returns text for reports. It is the number of layers per option ("block x 12, none x 4"), or
+  // the job's memory.recompute if no options are chosen for layers.
   std::string nameOf(const RecomputeCandidate &candidate) const;
 
-  // Returns a copy of the start module that has the candidate's chunk. An attribute states the
-  // choice for the layers, which is not applied yet.
+  // Returns a copy of the start module with the candidate's chunk of the loss. The copy has the
+  // options of the layers only as an attribute, which the memory phase applies.
   mlir::OwningOpRef<mlir::ModuleOp> chosen(const RecomputeCandidate &candidate);
 
-  // Returns the module of a candidate after the buffers phase. The latest attempt is reused if it
-  // was of this candidate.
+  // Returns the candidate's module after the buffers phase. If the plan made last is of this
+  // candidate, it is not made again.
   mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> planned(size_t candidate);
 
 private:
@@ -157,8 +156,8 @@ private:
   std::vector<RecomputeCandidate> makeCandidates() const;
   mlir::FailureOr<double> microStepsOf(mlir::ModuleOp planned) const;
   mlir::FailureOr<Probed> probed(size_t layers);
-  // A plan that is made only to be measured. Each layer of `module` takes its option in `choice`,
-  // and the loss has chunks of `lossChunk` tokens; 0: the chunk of `module`.
+  // A plan that is made only to be measured. `choice` has the option of each layer of `module`.
+  // `lossChunk` is the number of tokens per chunk of the loss; 0: as in `module`.
   struct Probe {
     mlir::ModuleOp module;
     const RecomputeOptions *options;
@@ -182,10 +181,10 @@ private:
   RecomputeOptions found;
   RecomputeChoiceProblem problem;
   PositionCosts positions;
-  // Per option: the seconds per optimizer step of the first and the last layer that exceed those of
-  // two inner layers, if all layers take this option. No candidate's seconds include them.
+  // Per option that all layers take: the seconds per optimizer step that no candidate includes,
+  // such as those by which the first and the last layer exceed inner layers.
   std::vector<double> outerSeconds;
-  // The measures of probes, by the options of their layers and their chunk of the loss.
+  // The measures of probes. A key has the options of the probe's layers, and its chunk size.
   std::map<std::pair<std::vector<int64_t>, int64_t>, PlanMeasures> measures;
   std::vector<LossChunk> chunks; // empty if the loss chunk is not chosen
   std::vector<RecomputeCandidate> choices;
@@ -195,8 +194,8 @@ private:
   PhaseUse planUse = PhaseUse::Attempt; // the use of the plans of candidates that are made now
 };
 
-// Returns the recompute options of each layer, none of which keeps weights. The costs come from
-// `model` or, if `model` is null, from cost::kDefaultRates.
+// Returns the recompute options of each layer. No option keeps gathered weights. `model` predicts
+// the costs; if it is null, cost::kDefaultRates do.
 mlir::FailureOr<RecomputeOptions> recomputeOptionsOf(mlir::ModuleOp start, const Config &config,
                                                      const cost::CostModel *model);
 

@@ -14,7 +14,7 @@ namespace lmc::codegen {
 struct CpuTarget {
   // "native", or any CPU name of LLVM: "x86-64", "x86-64-v3", "x86-64-v4", "znver4" ...
   std::string cpu = "native";
-  // The bits of a vector: 128, 256 or 512; 0 means the widest that the CPU has.
+  // Width of a vector in bits: 128, 256 or 512; 0 means the widest that the CPU has.
   unsigned vectorWidth = 0;
   bool keepAssembly = false; // true: sets CpuImage::assembly
 };
@@ -23,7 +23,7 @@ struct CpuImage {
   std::string cpu; // name of the CPU, never "native"
   unsigned vectorWidth = 0;
   // The CPU features that the image may use, by their names in the flags of /proc/cpuinfo. The
-  // runtime refuses a machine without one of them.
+  // runtime refuses a machine that lacks one of them.
   std::vector<std::string> features;
   // An ELF shared object. It exports one function per kernel, named after the kernel, and imports
   // only functions of libm and libc.

@@ -1,8 +1,8 @@
 // Turns each kern.kernel into a vectorised function on raw pointers (Passes.td).
 //
-// A value is evaluated at a *point*, a map from the domain to the indices of the value. Evaluation
-// recurses through the linalg.generics down to loads of the inputs. The dimensions along which a
-// value varies decide where its code is placed:
+// A value is computed at a *point*, which maps the loop indices of the domain to the indices of the
+// value. Evaluation recurses through the linalg.generics down to loads of the inputs. The loop
+// dimensions along which a value varies decide where its code is placed:
 //
 //   none                 before all loops
 //   outer dimensions     before the loop along the innermost dimension (in column reductions: in
@@ -48,8 +48,8 @@ namespace lmc::codegen {
 
 namespace {
 
-// A column reduction sums blocks of this many rows, and then adds the sums of the blocks. The error
-// of a sum of r rows grows with 64 + r / 64 instead of r.
+// A column reduction sums blocks of this many rows, and then adds the sums of the blocks. For r
+// rows, the rounding error then grows with 64 + r / 64 instead of r.
 constexpr int64_t kRowBlock = 64;
 
 // A value that varies along the innermost dimension is a vector in vector loops and a scalar in
@@ -106,7 +106,7 @@ public:
 private:
   enum class Scope { Kernel, Outer, Lane, Inner };
 
-  // What one pass over a row computes; `outputs` are the numbers of results.
+  // What one pass over a row computes. `outputs` has the indices of the results.
   struct RowPass {
     SmallVector<const Reduction *> reductions;
     SmallVector<const BlockSum *> blockSums;
@@ -139,7 +139,7 @@ private:
   }
   Value index(int64_t value) { return arith::ConstantIndexOp::create(b, value); }
   unsigned rank() const { return info.shape.domain.size(); }
-  // Returns true if the map varies between the segments of a row of several dimensions.
+  // A row may have several dimensions. Returns true if the map depends on one but the innermost.
   bool variesInRow(AffineMap map) {
     for (unsigned d = info.outerDims(); d + 1 < rank(); ++d)
       if (map.isFunctionOfDim(d))
@@ -161,8 +161,8 @@ private:
     return options.vectorWidth / (wide ? 64 : 32);
   }
 
-  // Returns the number of copies of the innermost loop's body. Reductions need enough independent
-  // accumulators to hide the latency of an add; registers limit their number.
+  // Returns the number of vectors that an iteration of the innermost loop processes. Reductions
+  // need several accumulators to hide the latency of an add; the registers limit their number.
   unsigned unrollOf(size_t reductions) const {
     if (info.hero == kern::Hero::ColumnReduction)
       return reductions <= 1 ? 8 : reductions == 2 ? 4 : 2;
@@ -222,8 +222,8 @@ private:
     bool varies = variesInRow(AffineMap::get(n, 0, expr));
     enter(varies ? Scope::Inner : scopeOf(result.innermost, result.outer));
     if (result.innermost) {
-      // The analysis (Hero.h) allows the innermost index only as the plain index of the innermost
-      // loop.
+      // The analysis (Hero.h) rejects the innermost index inside an expression, such as i + 1 or 2
+      // i.
       result.value = laneBase[copy];
       if (lanes > 1) {
         auto type = cast<VectorType>(typeOf(b.getIndexType(), true));
@@ -271,9 +271,9 @@ private:
     return apply(op, operands);
   }
 
-  // Compares the innermost index with a value k, as the one-hot vector of the target class does. A
-  // vector of 64-bit indices would have half as many lanes. So the vector 0, 1, 2, ... is compared
-  // with k - base, which is clamped to [-1, lanes] and thus fits 32 bits.
+  // Compares the innermost index i with a value k, as in a one-hot vector: i == k. A vector of
+  // 64-bit indices would have half as many lanes. So the vector 0, 1, 2, ... of 32-bit lanes is
+  // compared with k - base. This difference is clamped to [-1, lanes] and thus fits 32 bits.
   Val compareLane(arith::CmpIOp op, AffineMap point) {
     using Predicate = arith::CmpIPredicate;
     if (lanes == 1 || (op.getPredicate() != Predicate::eq && op.getPredicate() != Predicate::ne))
@@ -349,9 +349,9 @@ private:
     return result;
   }
 
-  // Turns an addf or subf of a product into one fma. If the sum varies along the innermost
-  // dimension, so must the product: scalar loops must not use an fma where vector loops cannot.
-  // Both ops must be in one linalg.generic, so that results do not depend on fusion.
+  // Turns an addf or subf of a product into one fma. Both or neither must vary along the innermost
+  // dimension, because scalar loops must use an fma exactly where vector loops do. Both ops must be
+  // in one linalg.generic, so that results do not depend on fusion.
   Value contract(Operation *op, ValueRange operands, bool innermost) {
     if (!options.fma || !isa<arith::AddFOp, arith::SubFOp>(op))
       return {};
@@ -420,7 +420,7 @@ private:
   }
 
   // Returns the address of the element at `point` (for a vector, of its first lane). The part that
-  // does not vary along the innermost dimension has a scope of its own.
+  // does not vary along the innermost dimension is computed outside of the innermost loop.
   Value address(unsigned argument, Value base, RankedTensorType type, AffineMap point,
                 ArrayRef<Value> dynamic, bool &outer) {
     unsigned n = rank(), dims = point.getNumResults();
@@ -452,7 +452,7 @@ private:
     Val result;
     result.outer = llvm::any_of(dynamic, [](Value v) { return bool(v); }) || info.isOuter(point);
     result.innermost = n > 0 && point.isFunctionOfDim(n - 1);
-    // In a flat domain, the innermost index is the element's index.
+    // A flat domain has no outer loops: its only index is the number of the element.
     if (info.shape.flat)
       result.outer = false;
     OpBuilder::InsertionGuard guard(b);
@@ -562,7 +562,7 @@ private:
   //===--------------------------------------------------------------------===//
   // Emission of loops
 
-  // Begins the code of `copies` vectors; the first one starts at the innermost index `first`.
+  // Begins code for `copies` vectors, one after the other. `first` is the first element's index.
   void startLane(unsigned copies, unsigned vectorLanes, Value first) {
     lanes = vectorLanes;
     laneCaches.assign(copies, Cache());
@@ -580,7 +580,7 @@ private:
     innerCaches.clear();
   }
 
-  // Emits the indices of point `number` of a domain with these extents.
+  // Emits code for the indices of a point, from its number in row-major order.
   SmallVector<Value> delinearize(Value number, ArrayRef<int64_t> extents) {
     SmallVector<Value> indices(extents.size());
     for (size_t d = extents.size(); d-- > 1;) {
@@ -592,8 +592,8 @@ private:
     return indices;
   }
 
-  // Emits one loop along the innermost dimension and returns the accumulators after it: those of
-  // all copies of the first reduction, then those of the second, and so on.
+  // Emits one loop along the innermost dimension. Returns the accumulators after the loop. Each
+  // reduction has `unroll` of them; those of the first reduction come first.
   SmallVector<Value> innerLoop(Value from, Value to, unsigned unroll, unsigned vectorLanes,
                                const RowPass &pass, ValueRange accumulators) {
     auto loop = scf::ForOp::create(b, from, to, index(int64_t(unroll) * vectorLanes), accumulators);
@@ -636,8 +636,8 @@ private:
     return SmallVector<Value>(loop.getResults());
   }
 
-  // Emits a pass over a row. If a row has several dimensions, a loop over its segments (ranges in
-  // which only the innermost index varies) adds up their sums.
+  // Emits a pass over a row. A row of several dimensions is a sequence of segments, along which
+  // only the innermost index varies. A loop over the segments adds up their sums.
   void emitPass(unsigned number) {
     RowPass pass;
     for (const Reduction &r : info.reductions)
@@ -681,8 +681,8 @@ private:
     }
   }
 
-  // Emits loops over groups of `unroll` vectors, over single vectors and over scalars, and combines
-  // the accumulators between them. Returns the total of each reduction.
+  // Emits three loops: over groups of `unroll` vectors, over single vectors, and over scalars. The
+  // accumulators of each loop are combined for the next one. Returns the total of each reduction.
   SmallVector<Value> emitSegment(const RowPass &pass) {
     ArrayRef<const Reduction *> reductions = pass.reductions;
     int64_t extent = info.shape.domain.back();
@@ -717,8 +717,8 @@ private:
     return accumulators;
   }
 
-  // Divides the work items into groups of `unroll` vectors, single vectors and scalars, and emits
-  // code for each of the three.
+  // Calls `emit` for three ranges of the work items: groups of `unroll` vectors, then single
+  // vectors, then scalars.
   void
   overItems(int64_t unroll,
             llvm::function_ref<void(Value from, Value to, unsigned copies, unsigned lanes)> emit) {
@@ -746,7 +746,7 @@ private:
     });
   }
 
-  // Stores the start values of sums over blocks of rows, to which every row of the block adds.
+  // Stores the start values of sums over blocks of rows. Later every row adds its terms to them.
   void startBlockSums(Value item) {
     SmallVector<Value> outer = outerDims;
     setRow(arith::MulIOp::create(b, item, index(info.shape.rowsPerItem)));
@@ -893,7 +893,7 @@ private:
   SmallVector<Value> rowDims;   // indices of a row's dimensions except the innermost one
   SmallVector<Value> laneBase;  // per copy of the loop body, innermost index of its first element
   unsigned lanes = 1, copy = 0; // lanes per vector; number of the copy that is being emitted
-  // Per scope, the op before which its code is inserted; null: the current insertion point.
+  // For each scope, the op before which code is inserted; null: the current insertion point.
   Operation *kernelAnchor = nullptr, *outerAnchor = nullptr, *laneAnchor = nullptr;
   Cache kernelCache, outerCache;
   SmallVector<Cache> laneCaches, innerCaches;

@@ -21,7 +21,7 @@ Value splat(ImplicitLocOpBuilder &b, Type type, TypedAttr scalar) {
   return arith::ConstantOp::create(b, scalar);
 }
 
-// ln 2 as a sum. The first part ends in zero bits, so its product with an exponent is exact.
+// ln 2 = kLn2High + kLn2Low. kLn2High ends in zero bits, so its product with an exponent is exact.
 constexpr double kLn2High = 0.693359375, kLn2Low = -2.12194440054690583e-4;
 
 } // namespace
@@ -81,7 +81,7 @@ Value ScalarMath::exp(Value x) {
   p = mulAdd(p, square, r);
   p = arith::AddFOp::create(b, p, constant(x, 1.0));
 
-  // 2^k may overflow or be subnormal, so the result is multiplied by two factors of about 2^(k/2).
+  // 2^k may overflow or be subnormal, so two factors of about 2^(k/2) replace it.
   Value half = arith::ShRSIOp::create(b, exponent, integer(exponent, 1));
   Value rest = arith::SubIOp::create(b, exponent, half);
   p = arith::MulFOp::create(b, p, powerOfTwo(half));

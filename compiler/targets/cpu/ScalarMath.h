@@ -19,12 +19,12 @@ struct ScalarMath {
   mlir::Value log(mlir::Value x);
   mlir::Value tanh(mlir::Value x);
 
-  // Convert bf16, the upper half of an f32. toBf16 rounds to nearest, ties to even, and turns every
-  // NaN into a quiet NaN.
+  // Convert bf16, which is the upper half of an f32. toBf16 rounds to nearest, ties to even, and
+  // turns every NaN into a quiet NaN.
   mlir::Value fromBf16(mlir::Value x);
   mlir::Value toBf16(mlir::Value x);
 
-  // Returns x * y + z, with one rounding if `fma`.
+  // Returns x * y + z. If `fma` is true, it is rounded only once.
   mlir::Value mulAdd(mlir::Value x, mlir::Value y, mlir::Value z);
 
   // Returns a constant of the type of `like`.

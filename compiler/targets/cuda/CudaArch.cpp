@@ -12,16 +12,16 @@ static constexpr CudaChip kA100{108, 2048, 0, 40000000, 5120, 1};
 
 // H100 SXM: 132 SMs; 4096 bf16 FLOPs per clock cycle and SM (989 TFLOP/s at 1.83 GHz) by wgmma, of
 // which mma.sync reaches 62% (Luo et al., arXiv:2402.13499); 50 MB of L2 cache (NVIDIA H100
-// whitepaper). The L2 bandwidth is assumed to be the A100's. attentionShare: 21 kernels, each alone
-// at 1.98 GHz, took 0.69 to 0.99 of the cost model's cycles. The experts' shares: 64 experts with
-// 131072 rows (both: bench/results, 2026-11-26).
+// whitepaper). The L2 bandwidth is assumed to be the A100's. attentionShare = 0.85: 21 attention
+// kernels at 1.98 GHz took 0.69 to 0.99 of the predicted cycles. expertShare, expertGradShare: with
+// 64 experts and 131072 rows (bench/results, 2026-11-26).
 static constexpr CudaChip kH100{132, 0.62 * 4096, 4096, 50000000, 5120, 0.85, 0.98, 0.93};
 
 // B200: 148 SMs, no wgmma. All other numbers are assumed to equal the H100's.
 static constexpr CudaChip kB200{148, 0.62 * 4096, 0, 50000000, 5120, 0.85};
 
 // The limits per SM are from the CUDA C++ Programming Guide, "Technical Specifications per Compute
-// Capability". Other GPUs get the nearest older CudaChip.
+// Capability". A GPU that has no CudaChip above gets that of an older GPU.
 llvm::ArrayRef<CudaArch> cudaArchs() {
   static const CudaArch archs[] = {
       {"sm_80", 80, 163 << 10, 164 << 10, 2048, 32, kA100},
@@ -50,8 +50,9 @@ const CudaArch *findCudaArch(llvm::StringRef name) {
   return nullptr;
 }
 
-// Each of an SM's four parts has a quarter of the registers. A warp gets registers in units of 256,
-// a block gets shared memory in units of 128 bytes, and the system 1 KiB (CUDA's cuda_occupancy.h).
+// Each of an SM's four parts has a quarter of the registers. Allocation is in units of 256
+// registers per warp and 128 bytes of shared memory per block, plus 1 KiB (CUDA's
+// cuda_occupancy.h).
 unsigned residentBlocks(const CudaArch &arch, unsigned threads, unsigned registers,
                         unsigned sharedBytes) {
   constexpr unsigned kRegistersPerPart = 65536 / 4, kParts = 4, kWarp = 32, kReserved = 1024;

@@ -15,9 +15,9 @@ struct CudaChip {
   double warpgroupFlops;     // FLOPs of wgmma on bf16, per clock cycle and SM; 0: no wgmma
   int64_t cacheBytes;        // size of the L2 cache
   double cacheBytesPerClock; // bandwidth of the L2 cache to all SMs together
-  // Clock cycles of attention by mma.sync, measured / predicted (AttentionTiles.cpp); 1: unknown.
+  // Attention by mma.sync: measured / predicted clock cycles (AttentionTiles.cpp); 1: not measured.
   double attentionShare;
-  // Rates of the experts' products and gradients by warpgroups / the library's rate; 1: unknown.
+  // Experts' products and gradients by wgmma: their FLOP/s / the library's; 1: not measured.
   double expertShare = 1, expertGradShare = 1;
 };
 
@@ -31,7 +31,7 @@ struct CudaArch {
   unsigned blocksPerSm;
   CudaChip chip;
 
-  // True if the code may use wgmma, which only sm_90a has (sm_90 has it not).
+  // Returns true if the code may use wgmma. Of all architectures only sm_90a has it, not sm_90.
   bool hasWarpgroups() const { return name == "sm_90a"; }
 };
 

@@ -13,8 +13,8 @@ static const CudaArch &archOr(llvm::StringRef name, const CudaArch &fallback) {
   return arch ? *arch : fallback;
 }
 
-// Returns the spec with the tiles of the templates for experts. The rate of mma.sync, which GPUs
-// without warpgroups use, is limited by its peak; it has not been measured.
+// Returns the spec with the tile sizes of the kernels for experts. GPUs without wgmma use mma.sync,
+// whose rate has not been measured; it is limited by the peak rate of mma.sync.
 static cost::DeviceSpec withExpertTiles(cost::DeviceSpec spec, const CudaArch &arch,
                                         const CudaChip &chip) {
   for (size_t type = 0; type < std::size(spec.gemm); ++type)
@@ -51,8 +51,8 @@ static bool usesTensorCores(const cost::GemmWork &work) {
   return work.input == DataType::F64 || (work.input == DataType::BF16 && work.unalignedRow == 0);
 }
 
-// Other bf16 is priced like f32. With odd row lengths, cuBLAS was 26 to 280 times slower on an A100
-// (PyTorch issues 106469 and 146817), and 1.4 times on an RTX 4090 (issue 181718).
+// Other bf16 is predicted like f32. With odd row lengths, cuBLAS was 26 to 280 times slower on an
+// A100 (PyTorch issues 106469 and 146817), and 1.4 times slower on an RTX 4090 (issue 181718).
 cost::Estimate CudaCostModel::gemm(const cost::GemmWork &work) const {
   auto priced = [&](const cost::GemmWork &work) {
     if (!work.experts)
@@ -77,7 +77,7 @@ cost::Estimate CudaCostModel::gemm(const cost::GemmWork &work) const {
   return estimate;
 }
 
-// Returns the rate of the own kernel / the library's rate without SwiGLU; 0: not measured.
+// Returns the measured FLOP/s of lmc's kernel / the library's without SwiGLU; 0: not measured.
 static double measuredShare(const cost::SwigluWork &work, const cost::DeviceSpec &spec) {
   const int64_t columns = work.backward ? work.product.n : work.product.n / 2;
   int64_t rows = 0; // rows of the nearest measurement
@@ -93,8 +93,8 @@ static double measuredShare(const cost::SwigluWork &work, const cost::DeviceSpec
   return share;
 }
 
-// lmc-run takes the faster way. The prediction is the library's product and the kernel behind it,
-// unless the own kernel was measured to reach 95% of the library's rate.
+// lmc-run uses the faster of two ways: lmc's kernel, or the library's product with a kernel after
+// it. Predicts the latter, unless lmc's kernel was measured to reach 95% of the library's rate.
 std::vector<cost::Estimate> CudaCostModel::swiglu(const cost::SwigluWork &work) const {
   constexpr double kLeastShare = 0.95;
   std::vector<cost::Estimate> apart = CostModel::swiglu(work);
@@ -152,8 +152,8 @@ std::vector<cost::Estimate> CudaCostModel::attentionKernels(const cost::Attentio
   if (!isNew)
     return entry->second;
   const AttentionShape shape = shapeOf(work);
-  // The gradient needs the FLOPs of 5 products. The kernels share these in the ratio of their
-  // products, some of which are computed twice.
+  // The gradient needs the FLOPs of 5 matrix products. The kernels compute more, because they
+  // compute some products twice. Each gets a share of the FLOPs in proportion to its products.
   const double flops = cost::estimate(work, spec).flops;
   llvm::ArrayRef<AttentionPart> parts = partsOfAttention(work.backward);
   double products = 0;

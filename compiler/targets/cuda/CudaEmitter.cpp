@@ -12,7 +12,7 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-// The maximum length of an expression without a variable, in characters.
+// The maximum length, in characters, of an expression that is not stored in a variable.
 constexpr size_t kLongExpression = 60;
 
 } // namespace
@@ -74,9 +74,9 @@ std::string CudaEmitter::nameOf(unsigned argument) {
                            : "y" + std::to_string(argument - inputs);
 }
 
-// Returns true if every vector of `width` elements at `point` is aligned to its own size. The first
-// element of an argument is aligned to 64 bytes. If the argument is some columns of a wider tensor,
-// it is aligned to a multiple of the number of these columns.
+// Returns true if every vector of `width` elements at `point` is aligned to its own size. An
+// argument starts at a multiple of 64 bytes. If it is a range of columns of a wider tensor, it
+// starts at a multiple of the number of these columns instead.
 bool CudaEmitter::widthFits(unsigned argument, AffineMap point, unsigned width) {
   RankedTensorType type = typeOf(argument);
   if (argument < info.argPitches.size() && info.argPitches[argument] != 0) {
@@ -103,11 +103,11 @@ bool CudaEmitter::coversDomain(AffineMap point) {
   });
 }
 
-// Tensors with an element for every point of the domain cause nearly all traffic. The widest type
-// among them is moved in words of 16 bytes, so narrower types move 8 or 4 bytes per thread: still
-// whole sectors per warp. With wider vectors, the 16-byte words of the widest type would lie 32
-// bytes apart, and each instruction would use half of every sector. Tensors that all rows share do
-// not limit the width, because they are small or come from the caches.
+// Nearly all traffic comes from tensors that have an element for every point of the domain. A
+// thread loads 16 bytes of the widest type among them, and 8 or 4 bytes of narrower types; a warp
+// still loads whole 32-byte sectors. With wider vectors, the 16-byte words of the widest type would
+// lie 32 bytes apart, and each instruction would use half of every sector. Tensors that all rows
+// share do not limit the width, because they are small or come from the caches.
 unsigned CudaEmitter::findWidth() {
   struct Place {
     unsigned argument;
@@ -181,7 +181,7 @@ std::string &CudaEmitter::nameOfExpr(const CudaValue &made, const std::string &t
   return names[&cacheOf(made)][type + " " + made.expr.text];
 }
 
-// Returns the variable of `made`'s scope that holds its value, and prints it unless it exists.
+// Returns `made` as a variable, which is printed unless its scope already has one of this value.
 CudaValue CudaEmitter::name(Value value, AffineMap point, CudaValue made) {
   if (isSimple(made.expr) || isa<RankedTensorType>(value.getType()))
     return made;
@@ -268,7 +268,7 @@ CudaValue CudaEmitter::evalScalar(Value value, AffineMap point) {
   return apply(op, point);
 }
 
-// Returns the expression of `value` for use in that of `user`. An outer value gets a variable.
+// Returns `value` as an operand of `user`. If it is computed in an outer scope, it gets a variable.
 CudaExpr CudaEmitter::inScope(Value value, AffineMap point, const CudaValue &user) {
   CudaValue made = eval(value, point);
   bool sameScope =
@@ -276,9 +276,9 @@ CudaExpr CudaEmitter::inScope(Value value, AffineMap point, const CudaValue &use
   return sameScope || made.innermost ? made.expr : name(value, point, made).expr;
 }
 
-// Prints an addf or subf of a product as one fma if both ops are in the same linalg.generic, and
-// both or neither vary along the innermost dimension. The CPU kernels follow the same rule
-// (LowerKernels.cpp). It does not depend on which ops share the kernel.
+// Prints an addf or subf of a product as one fma. Both ops must be in the same linalg.generic, and
+// both or neither must vary along the innermost dimension. The CPU kernels follow the same rule
+// (LowerKernels.cpp), which does not depend on the other ops of the kernel.
 std::optional<CudaExpr> CudaEmitter::contract(Operation *op, AffineMap point,
                                               const CudaValue &made) {
   if (!isa<arith::AddFOp, arith::SubFOp>(op))

@@ -1,9 +1,9 @@
-// The base class of the CUDA printers of all heroes. It prints the values of a kernel region as C++
-// expressions, each in the outermost scope in which it can be computed.
+// The base class of the classes that print CUDA kernels, one for each kind of main loop (hero). It
+// prints each value as a C++ expression, in the outermost scope that has all its operands.
 //
 // A thread works on vectors (called chunks in the code) of `width` elements along the innermost
-// dimension. A value is evaluated at a point of the domain, by recursion down to its loads. The
-// dimensions along which it varies decide in which scope its code is printed:
+// dimension. A value is computed at a point of the domain, by recursion down to its loads. The
+// dimensions along which the value varies decide in which scope its code is printed:
 //
 //   none                           `kernel`, once
 //   outer dimensions only          `outer`, once per row; or `loads`, once per vector
@@ -51,7 +51,7 @@ struct CudaIndex {
   void add(const llvm::Twine &type, const llvm::Twine &name, const llvm::Twine &expr) {
     variables.push_back({type.str(), name.str(), expr.str()});
   }
-  // Prints the variables that `body` or `also` mentions, and those that these depend on.
+  // Prints the variables that occur in `body` or `also`, and the variables in their expressions.
   void print(CudaText &to, const CudaText &body, llvm::StringRef also) const;
 };
 
@@ -94,7 +94,7 @@ protected:
                                    const CudaValue &made);
   CudaExpr combine(const Reduction &reduction, const std::string &sum, mlir::AffineMap point);
   std::string identityOf(const Reduction &reduction);
-  // Returns `sum` combined with the start value of the reduction, unless that is neutral.
+  // Returns `sum` combined with the reduction's start value, unless that changes nothing (sum + 0).
   std::string withInit(const Reduction &reduction, const std::string &sum);
 
   // Clear the caches of values that a loop computes, before the loop's body is printed.
@@ -121,7 +121,7 @@ protected:
   // Prints a loop over vectors around `body`, or only `body` if there is one vector.
   void loopOverChunks(CudaText &to, const CudaChunks &chunks, const CudaText &body);
   void printLoads(CudaText &to, const CudaChunks &chunks);
-  // Without a loop over vectors, moves the index variables out of `chunks`: all bodies share them.
+  // If there is only one vector, takes the index variables out of `chunks`, for use by all bodies.
   CudaIndex shareIndex(CudaChunks &chunks);
   void loopOverElements(CudaText &to, const CudaText &body);
   // Prints the code that computes results element by element and stores whole vectors.
@@ -150,9 +150,9 @@ protected:
   CudaText *outerText = nullptr, *lateText = nullptr, *innerText = nullptr;
   CudaChunks *chunks = nullptr, *hoisted = nullptr;
   bool outerPerChunk = false;
-  // True after a load that each vector repeats and whose index depends on a reduction.
+  // True after a load of vectors with an index that depends on a reduction.
   bool lateLoad = false;
-  // Bytes per vector of all loads so far, without loads that all rows share.
+  // Bytes that all loads so far read per vector. Loads that all rows share do not count.
   int64_t rowBytesLoaded = 0;
   GlobalBytes again; // traffic of CudaKernel::again
 
@@ -172,7 +172,7 @@ private:
   std::string &nameOfExpr(const CudaValue &made, const std::string &type);
 
   std::map<std::string, unsigned> counters;
-  // Per scope and C++ type, the variables by the expressions whose values they hold.
+  // For each scope, "TYPE EXPRESSION" -> the variable that holds the expression's value.
   std::map<Cache *, std::map<std::string, std::string>> names;
 };
 

@@ -21,15 +21,15 @@ struct CudaKernel {
   uint32_t sharedBytes = 0;                 // dynamic shared memory per block
   // Traffic of one launch; each byte that is read or written counts once, as in KernelShape.
   GlobalBytes bytes;
-  // Additional traffic of a kernel whose rows do not fit the registers: rows that later passes read
-  // again, and updates of sums over blocks of rows.
+  // Additional traffic if rows do not fit the registers: later passes read a row again, and sums
+  // over blocks of rows are read and written once per row.
   GlobalBytes again;
   // True if the CUDA compiler may fuse multiply-adds. False for printed kernels, whose rounding
   // must not depend on the ops that share the kernel.
   bool contract = false;
 };
 
-// How later passes read a row that is too long for the registers of its block.
+// Where later passes find a row that is too long for the registers of its thread block.
 enum class LongRows {
   Shared, // a block keeps as much of the row as fits in an SM's shared memory
   Again,  // two blocks share an SM, and every pass reads the row from L2 cache or global memory

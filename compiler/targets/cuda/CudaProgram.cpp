@@ -14,7 +14,7 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-// Returns the pitch of a slice's rows in elements; 0: rows are adjacent.
+// Returns the distance between the starts of a slice's rows, in elements; 0: no gaps.
 int64_t pitchOf(Value slice) {
   Operation *op = slice.getDefiningOp();
   auto whole = dyn_cast<plan_ir::SliceOp>(op);
@@ -42,7 +42,7 @@ template <typename AttentionLike> AttentionShape shapeOf(AttentionLike op) {
   return shape;
 }
 
-// Returns a launch with its arguments, without null inputs.
+// Returns a launch with its arguments. Null values in `inputs` are dropped.
 CudaProgram::Launch launchOf(size_t kernel, ArrayRef<Value> inputs, ArrayRef<Value> results) {
   CudaProgram::Launch launch{kernel, {}, 0};
   for (Value input : inputs)
@@ -94,7 +94,8 @@ public:
   })
             LMC_COMMANDS_OF_TEMPLATES(LMC_CASE)
 #undef LMC_CASE
-        // Launches have printed kernels; a library or the driver runs the other commands.
+        // Launches run printed kernels, which were added before. Some other commands need no
+        // kernel.
         .Case<plan_ir::LaunchOp, plan_ir::GemmOp, plan_ir::CopyOp, plan_ir::AllGatherOp,
               plan_ir::ReduceScatterOp, plan_ir::AllReduceOp, plan_ir::WaitOp>(
             [](auto) { return success(); })
@@ -170,7 +171,7 @@ private:
                                   {op.getDk(), op.getDv()})});
   }
 
-  // Adds the kernel that follows a library's product, and with warpgroups also the whole kernel.
+  // Adds the kernel that runs after a library's product and, with wgmma, the kernel that does both.
   LogicalResult addSwiglu(CommandOpInterface command, const SwigluGemmShape &shape,
                           decltype(linearSwigluKernels) *kernelsOf,
                           ArrayRef<CudaProgram::Launch> launches) {
@@ -190,9 +191,9 @@ private:
 
   using Kernels = llvm::Expected<std::vector<CudaKernel>>;
 
-  // Adds the kernels that `make` returns for `command`, and the command's `launches`, whose kernel
-  // numbers start at the first of these kernels. A kernel's name is part of its text, so the
-  // kernels of a second shape are named NAME_2.
+  // Adds the kernels that `make` returns for `command`, and `launches`, which number these kernels
+  // from 0. A kernel's name is part of its text. If a different text already has the name, the
+  // kernels are named NAME_2.
   LogicalResult addTemplates(Operation *command, StringRef sourceOp, StringRef name,
                              llvm::function_ref<Kernels(const std::string &name)> make,
                              ArrayRef<CudaProgram::Launch> launches) {
@@ -218,20 +219,20 @@ private:
 
   const CudaArch &arch;
   const LongRows longRows;
-  // Per source text, its kernels, which differ only in their launch.
+  // Source text -> its kernels. They differ only in how they are launched (grid, shared memory).
   llvm::StringMap<std::vector<size_t>> templates;
   llvm::StringSet<> names; // names of all kernels
 };
 
 } // namespace
 
-// Returns the scratch memory for a product d of `op` with sums of `k` terms.
+// Returns the scratch memory for a matrix product d = a b, where each element is a sum of k terms.
 static RankedTensorType gemmScratchOf(Operation *op, RankedTensorType d, int64_t k,
                                       uint64_t mostBytes) {
   constexpr uint64_t kTileDepth = 64;
   const uint64_t sumBytes = d.getElementType().isF64() ? 8 : 4;
   const uint64_t parts = (uint64_t(k) + kTileDepth - 1) / kTileDepth;
-  // There is at least one part. Nothing overflows: dimensions are below 2^31, so m n is below 2^62.
+  // k >= 1, so parts >= 1. Nothing overflows: dimensions are below 2^31, so m n is below 2^62.
   const uint64_t elements = uint64_t(d.getNumElements());
   const uint64_t most = mostBytes / sumBytes / parts;
   const uint64_t bytes = elements < most ? elements * parts * sumBytes : mostBytes;
@@ -254,7 +255,7 @@ RankedTensorType cudaScratchOf(Operation *op, uint64_t gemmBytes) {
         return gemmScratchOf(op, grad.getA().getType(), grad.getDy().getType().getDimSize(1),
                              gemmBytes);
       })
-      // The first kernel leaves the row sums of dout * out, one per query and head, to the second.
+      // The first kernel writes sum(dout * out) per query and head; the second kernel reads it.
       .Case([](kern::AttentionGradOp grad) { return contentOf(grad.getLse()); })
       .Case<kern::RouteOp, kern::SortRowsOp, kern::ScatterAddOp>(
           [](auto command) { return scratchOf(command); })

@@ -27,16 +27,17 @@ struct CudaProgram {
   llvm::StringMap<size_t> initializers; // index of the kernel by initializerKey()
 };
 
-// Returns the kernels that `module`, a plan with its kern.kernel ops, needs, not yet compiled.
-// Fails, with an error at the op, if a kernel cannot be printed or no template supports a command.
+// Returns the kernels that a plan needs, not yet compiled. `module` has the plan and its
+// kern.kernel ops. Fails with an error at an op that cannot be printed or a command without a
+// template.
 mlir::FailureOr<CudaProgram> planCudaProgram(mlir::ModuleOp module, const CudaArch &arch,
                                              LongRows longRows = LongRows::Shared);
 
-// Returns the type of the scratch memory of the command of `op`, a kern op; null for none.
+// Returns the type of the scratch memory that the command `op` needs; null if it needs none.
 //
 // cuBLASLt may cut the sum over k of a matrix product d[m,n] into parts, so that a product with few
 // tiles keeps all SMs busy. The scratch memory holds the sums of each part, as f32 (f64 for f64). A
-// part has at least 64 elements of k, the depth of a tile, so the scratch memory has
+// part has at least 64 of the k terms (the depth of a tile), so the scratch memory has
 //
 //   min(gemmBytes, ceil(k / 64) m n * bytes of a sum)   bytes.
 mlir::RankedTensorType cudaScratchOf(mlir::Operation *op, uint64_t gemmBytes);

@@ -1,6 +1,6 @@
-// Prints kernels with the hero column_reduction. A thread block computes a tile of columns, `lanes`
-// vectors wide, by `groups` groups of `lanes` threads. Group g adds the rows g, g + groups, g + 2
-// groups, ... The groups' sums are added in shared memory, in a fixed order.
+// Prints kernels with the hero column_reduction. A thread block computes a tile of columns: `lanes`
+// vectors side by side. It has `groups` groups of `lanes` threads. Group g adds up the rows g, g +
+// groups, g + 2 groups, ... Shared memory then adds the groups' sums in a fixed order.
 #include "compiler/targets/cuda/CudaEmitter.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kColumnThreads = 512;
 constexpr int64_t kColumnBytesInFlight = 128; // bytes that a thread should load at a time
 constexpr int64_t kMaxRows = 8;         // rows that a thread loads at a time
-// A tile is as narrow as two sectors (64 bytes), if that is needed to get blocks for all SMs.
+// A tile may be as narrow as two sectors (64 bytes) if the GPU has too few blocks otherwise.
 constexpr int64_t kTileBytes = 64, kWantedBlocks = 128;
 
 class ColumnPrinter : CudaEmitter {

@@ -9,11 +9,11 @@
 //             many vectors as fit, so that later passes do not read them again.
 //
 // The order of every sum depends only on the row's length and the vector width, not on the other
-// ops of the kernel. Registers hold a sum over a block of rows if they suffice.
+// ops of the kernel. A sum over a block of rows is in registers if enough of them are free.
 //
-// Why shared memory: cross entropy over 131,072 columns of bf16 that reads each row again takes
-// 1.49 times as long as its reads and writes on an H100. Two blocks on each SM have 69 MB of rows
-// in flight, and the L2 cache has 50 MB (bench/results/gpu-2026-11-26-h100.md).
+// Why shared memory: on an H100, cross entropy over 131,072 columns of bf16 that reads each row
+// again takes 1.49 times as long as its reads and writes alone. Two blocks on each SM work on 69 MB
+// of rows, but the L2 cache has only 50 MB (bench/results/gpu-2026-11-26-h100.md).
 #include "compiler/targets/cuda/CudaEmitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -26,25 +26,25 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-// Threads of a block. The block of a single row has the GPU to itself and may be larger.
+// Maximum threads per block. A block that has the GPU or an SM alone may have kMaxThreadsAlone.
 constexpr int64_t kWarp = 32, kMaxThreads = 512, kMaxThreadsAlone = 1024;
-// A row that is too long for a block's registers gets kMaxThreadsAlone if shared memory can keep at
-// least this many bytes of it. Such a block fills an SM.
+// If a row is too long for a block's registers, the block gets kMaxThreadsAlone threads and an SM
+// alone, provided that a block may use at least this many bytes of shared memory.
 constexpr uint32_t kLeastShared = 128 << 10;
 constexpr int64_t kWarpsPerBlock = 4; // warps of a block if each warp computes a row
-// A block computes several rows one after the other, so that it loads what they share only once, if
-// at least this many blocks remain: seven waves of two blocks per SM of an H100.
+// A block computes several rows one after the other if at least this many blocks remain: seven
+// waves of two blocks per SM of an H100. It then loads tensors that all rows share only once.
 constexpr int64_t kEnoughBlocks = 2048;
 constexpr int64_t kRowBytesInFlight = 64; // bytes that a thread should load at a time
-// The maximum of vectors that a thread loads at a time; half of it above 512 threads per block.
+// The maximum number of vectors that a thread loads at a time; half with more than 512 threads.
 constexpr int64_t kMaxStreamed = 16;
 
-// Returns the number of vectors of a row that a thread should compute. 16 elements leave registers
-// for several inputs, a weight and sums of rows in f32, and give a row enough warps.
+// Returns the number of vectors of a row per thread. With 16 elements per thread, registers are
+// left for several inputs, a weight and sums of rows in f32, and a row has enough warps.
 int64_t chunksFor(int64_t width) { return width > 4 ? 2 : 4; }
 
-// Returns the number of 32-bit registers in which a thread may keep a row. The temporary values
-// then fit its share of the SM's 65536 registers, and the limit of 255.
+// Returns the number of 32-bit registers in which a thread may keep a row. Enough are left for
+// temporary values: a thread has its share of the SM's 65536 registers, and at most 255.
 int64_t registersFor(int64_t threads) { return threads > 512 ? 36 : threads > 256 ? 80 : 144; }
 
 // Returns true if `a` at `p` and `b` at `q` are the same computation on the same values.
@@ -168,7 +168,7 @@ private:
     SmallVector<const BlockSum *> sums;
     SmallVector<unsigned> outputs;
     const Online *online = nullptr;
-    // Results with one element per row: the output's number, and the expression.
+    // Results with one element per row: (index of the output, C++ expression).
     SmallVector<std::pair<unsigned, std::string>> stores;
 
     bool walks() const { return !reductions.empty() || !sums.empty() || !outputs.empty(); }
@@ -256,7 +256,7 @@ private:
     std::string text = CudaEmitter::vectorOfRow(key, input, name, from);
     if (chunksHeld == 0 || !key.first)
       return text;
-    // The condition that shared memory keeps the vector at `c`; "" if it keeps all.
+    // The condition under which shared memory keeps the vector at column c; "" if it keeps all.
     std::string isHeld =
         chunksHeld == chunksOfRow ? "" : "c < " + std::to_string(chunksHeld * rowThreads * width);
     for (const Held &known : held)
@@ -281,7 +281,7 @@ private:
 
   bool hasOnePass() { return hasOnePass({}); }
 
-  // Returns true if one pass over the row is enough, apart from the sums of `onlines`.
+  // Returns true if one pass over the row can compute everything except the sums of `onlines`.
   bool hasOnePass(ArrayRef<Online> onlines) {
     SmallVector<unsigned> passes;
     for (const Reduction &r : info.reductions)
@@ -296,7 +296,7 @@ private:
     return passes.empty() || passes.front() == passes.back();
   }
 
-  // Returns the sums of exp(u - m) with m the maximum of u: one pass can compute both.
+  // Returns the sums of exp(u - m) where m is the maximum of u: one pass can compute m and the sum.
   SmallVector<Online> onlineSums() {
     SmallVector<Online> found;
     for (const Reduction &sum : info.reductions) {
@@ -336,8 +336,7 @@ private:
     return pass;
   }
 
-  // Returns the bytes that a pass loads per vector of a row. `alsoShared`: with what all rows
-  // share.
+  // Returns the bytes loaded per vector of a row. `alsoShared`: counts tensors that all rows share.
   int64_t bytesOfRow(bool alsoShared) {
     llvm::DenseSet<std::pair<unsigned, AffineMap>> places;
     int64_t bytes = 0;
@@ -441,8 +440,8 @@ private:
   void walkStreamed(const RowPass &pass) {
     int64_t step = rowThreads * chunksAtOnce, end = llvm::alignTo(vectors, step);
     bool loops = chunksAtOnce < chunksOfRow;
-    // A pass without sums goes backwards, because the L2 cache still has the end of the row. A pass
-    // with sums goes forwards to keep their order.
+    // A pass without sums goes backwards, because the end of the row was read last and is still in
+    // the L2 cache. A pass with sums goes forwards, to keep the order of its terms.
     bool fromEnd = loops && walkedBefore && pass.reductions.empty() && pass.sums.empty();
     walkedBefore = true;
 
@@ -483,8 +482,8 @@ private:
     rowBody.block(head, loop);
   }
 
-  // Prints two loops over the loaded vectors. The first contains `chunk` and computes the maximum.
-  // If that has grown, the sum of exponentials is rescaled. The second loop adds the vectors to the
+  // Prints two loops over the loaded vectors. The first one runs `chunk` and computes the maximum.
+  // If the maximum has grown, the sum of exponentials is rescaled. The second loop adds to this
   // sum.
   void printOnlinePass(CudaText &loop, CudaText &chunk, const CudaChunks &group,
                        const Online &online) {
@@ -601,7 +600,7 @@ private:
       body.line("const u32 item = " + item + ";");
       leave("item", items);
       body.line("const u32 first = item * " + count + ";");
-      // Without a reduction there is no barrier, so that the loads of several rows overlap.
+      // Without reductions there is no barrier, so unrolling lets loads of several rows overlap.
       if (info.reductions.empty() && info.outputs.size() == info.blockSums.size())
         body.line("#pragma unroll 4");
       body.block("for (u32 row = first; row < first + " + count + "; ++row)", row);

@@ -32,7 +32,7 @@ __device__ constexpr int ceilDiv(int a, int b) { return (a + b - 1) / b; }
 
 __device__ inline float infinity() { return __uint_as_float(0x7f800000u); }
 
-// Returns `x`, equal in all lanes. The shuffle makes the compiler keep one copy per warp.
+// Returns `x`, which all lanes must have alike. The shuffle makes the compiler keep one copy.
 __device__ inline int uniform(int x) { return __shfl_sync(kFullWarp, x, 0); }
 
 // The work of one thread block: a tile of a query head or key head of a sequence.
@@ -41,8 +41,8 @@ struct Work {
 };
 
 // Returns the work of thread block `block`. The hardware starts blocks in the order of their index.
-// `Together` pairs of (sequence, head) are processed at a time, so that their keys and values stay
-// in the L2 cache. Of these pairs' tiles, the longest come first (the last tiles if `LastFirst`).
+// First come all tiles of `Together` pairs of (sequence, head), so that their keys and values stay
+// in the L2 cache. Among these, the longest tiles come first: the last ones if `LastFirst`.
 template <int Batch, int Heads, int Tiles, int Together, bool LastFirst>
 __device__ inline Work workOf(int block) {
   constexpr int pairs = Batch * Heads;
@@ -114,7 +114,7 @@ template <int D, Operand Kind> struct LaneOfTile {
     row = in * (2 * D);
     chunk = (Kind == Operand::Rows ? lane / 16 : lane / 8 % 2) ^ swizzle<D>(in);
   }
-  // Returns the byte offset of 16 rows from `firstRow` (a multiple of 16) and 16 columns from 16 k.
+  // Returns the byte offset of 16 rows from `firstRow` (a multiple of 16) on, columns from 16 k on.
   __device__ int at(int firstRow, int k) const {
     return firstRow * (2 * D) + row + ((chunk ^ (2 * k & kSwizzled)) << 4) +
            (2 * k & ~kSwizzled) * 16;
@@ -243,8 +243,8 @@ __device__ inline void multiplyColumns(float (&d)[M][D / 8][4], const u32 (&a)[M
     }
 }
 
-// Sets masked scores to minus infinity. s[i, j] is of query firstQuery + i and key firstKey + j.
-// Rows past the end of the sequence get an arbitrary mask.
+// Sets masked scores to minus infinity. s[i, j] is the score of query firstQuery + i and key
+// firstKey + j. Rows past the end of the sequence get an arbitrary mask.
 template <typename Shape, int M, int N>
 __device__ inline void maskRows(float (&s)[M][N][4], const i32 *starts, int firstQuery,
                                 int firstKey) {

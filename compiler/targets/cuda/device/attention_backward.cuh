@@ -19,15 +19,15 @@ namespace lmc {
 
 // A `Tile` describes the variant by constants: int queries, keys, warps, stages (buffers in shared
 // memory; at least 2, and exactly 2 in attentionGradKeys), together (pairs of (sequence, head) at a
-// time). A warp computes queries / warps rows of dq, or keys / warps rows of dk and dv: 16 or 32.
-// With D > 128, the sums of dk and dv need more registers than a warp has. Then two warps share 16
-// rows: the first computes P and dv, the second dk from the first one's P.
+// time). A warp computes 16 or 32 rows: queries / warps of dq, or keys / warps of dk and dv. With D
+// > 128, the sums of dk and dv need more registers than a warp has. Then two warps share 16 rows:
+// the first computes P and dv, the second uses this P to compute dk.
 template <typename Shape, typename Tile, int D = Shape::headDim> struct AttentionGradQueries {
   static constexpr int tiles = (Shape::seq + Tile::queries - 1) / Tile::queries;
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;
   static constexpr int queryBytes = Tile::queries * D * 2;
   static constexpr int keyBytes = Tile::keys * D * 2;
-  // Tiles of q and dout, `stages` pairs of tiles of keys and values, lse and delta.
+  // A tile of q, a tile of dout, `stages` tiles each of keys and of values, and lse and delta.
   static constexpr int sharedBytes =
       2 * queryBytes + 2 * Tile::stages * keyBytes + 2 * 4 * Tile::queries;
 };
@@ -74,8 +74,8 @@ __device__ inline void rotateBack(float (&x)[M][N][4], const float *cos, const f
           }
         }
       } else {
-        // pairs is 8 shift + 4, so the other column of a pair is in the lane that holds the columns
-        // 4 before or after, perhaps in the next group of 8 columns.
+        // Columns c and c + pairs form a pair, where pairs = 8 shift + 4. So the partner of a
+        // column is in the lane whose columns are 4 before or after within a group of 8.
         constexpr int groups = 2 * shift + 1;
         const bool isFirstHalf = column < 4;
         float other[groups][2];
@@ -93,7 +93,7 @@ __device__ inline void rotateBack(float (&x)[M][N][4], const float *cos, const f
           Vec<float, 2> c = load<2>(cos + pair), s = load<2>(sin + pair);
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            // The group of the other column, for lanes with the first and the last 4 columns.
+            // The group of the partner's 8 columns, for lanes with the first and the last 4 of 8.
             const int forFirst = n <= shift ? n + shift : n - shift - 1;
             const int forLast = n < shift ? n + shift + 1 : n - shift;
             float partner = isFirstHalf ? other[forFirst][e] : other[forLast][e];
@@ -106,7 +106,7 @@ __device__ inline void rotateBack(float (&x)[M][N][4], const float *cos, const f
     }
 }
 
-// Sets masked transposed scores to minus infinity. s[i, j] is of key firstKey + i and query
+// Sets masked scores to minus infinity. s[i, j] is the score of key firstKey + i and query
 // firstQuery + j. rows[2 Queries + j] is the first key that query j sees.
 template <typename Shape, int Queries, int M, int N>
 __device__ inline void maskColumns(float (&s)[M][N][4], const float *rows, int firstKey,
@@ -232,8 +232,8 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
   const int lane = int(threadIdx.x) % 32, warp = uniform(int(threadIdx.x) / 32);
   const int warpFirst = first + warp * 16 * M;
   const int warpLast = lesser(warpFirst + 16 * M, seq) - 1;
-  // The warp's lse / ln 2 and delta in shared memory. A row past the end of the sequence has lse =
-  // infinity, so that its probabilities are zero.
+  // For each row of the warp: lse / ln 2 and delta in shared memory. A row past the end of the
+  // sequence has lse = infinity, so that its probabilities are zero.
   float *rowLse = reinterpret_cast<float *>(sharedMemory() + 2 * Plan::queryBytes +
                                             2 * Tile::stages * Plan::keyBytes) +
                   warp * (2 * 16 * M);
@@ -367,8 +367,8 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
     copyTile<Tile::queries, D, columns, threads, Shape::doutPitch, seq>(
         to + Plan::queryBytes, dout + head * columns, tile);
   };
-  // A query's lse / ln 2, delta and first key that it sees. A row past the end of the sequence has
-  // lse = infinity, so that its probabilities are zero.
+  // For each query: lse / ln 2, delta, and the first key that it sees. A row past the end of the
+  // sequence has lse = infinity, so that its probabilities are zero.
   struct Row {
     float lse, delta;
     int firstKey;

@@ -31,11 +31,11 @@ template <typename Shape, typename Tile, int D = Shape::headDim> struct Attentio
 namespace attention {
 
 // The online softmax of a warp's rows; a lane has some columns of each. Three steps add a tile:
-//   grow            raises `largest`; returns true if it did for any row of the warp
+//   grow            may raise `largest`; returns true if it did for any row of the warp
 //   exponentials    turns scores into probabilities, and adds these to `sum`
 //   rescale         scales the output so far to the new `largest`; needed if grow returned true
-// grow raises `largest` only when exp(scale * maximum) has grown by more than a factor of
-// 2^kHeadroom. A `largest` near the maximum gives the same O / l, so a warp seldom rescales O.
+// grow keeps `largest` while exp(scale * maximum) exceeds exp(scale * largest) by at most the
+// factor 2^kHeadroom. O / l is the same for any such `largest`, and a warp seldom rescales O.
 constexpr float kHeadroom = 8;
 
 template <int M> struct Softmax {

@@ -112,8 +112,8 @@ __device__ inline void issueScores(GroupProducts &products, float (&d)[1][N][4],
   }
 }
 
-// Issues d[64, D] += a b, where b is a tile. One product covers all columns of a tile of 64 rows,
-// whose panels are kTurnedTileBytes apart. Other tiles need one product per panel.
+// Issues d[64, D] += a b, where b is a tile. If b has 64 rows, one product covers all its columns,
+// because its panels are kTurnedTileBytes apart. Other tiles need one product per panel.
 template <int Rows, int D>
 __device__ inline void issueSums(GroupProducts &products, float (&d)[1][D / 8][4],
                                  const u32 (&a)[1][Rows / 16][4], u32 b) {

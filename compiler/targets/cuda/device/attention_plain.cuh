@@ -79,8 +79,8 @@ __device__ inline void addRows(float (&x)[(D + 31) / 32], float weight, const fl
   }
 }
 
-// Stores the row factor * x; if `Rotate`, rotates it back (RoPE) first. `passing` is D words of
-// shared memory that belong to the warp.
+// Stores the row factor * x. If `Rotate` is true, first rotates it back (RoPE), for which `passing`
+// is D words of the warp's shared memory.
 template <typename Shape, bool Rotate, typename T>
 __device__ inline void writeRow(T *to, int pitch, int row,
                                 const float (&x)[(Shape::headDim + 31) / 32], float factor,

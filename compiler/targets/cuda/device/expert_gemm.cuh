@@ -1,6 +1,6 @@
-// Matrix products of rows with the matrix of their expert, and the gradient of the matrices. Rows
+// Multiplies rows by the matrix of their expert, and computes the gradient of these matrices. Rows
 // are sorted by expert: expert e has the rows [offsets[e], offsets[e + 1]), perhaps none. `offsets`
-// is i32 [experts + 1]. The grid has as many blocks as any offsets may need; blocks without work
+// is i32 [experts + 1]. The grid has enough blocks for all possible offsets; blocks without work
 // return.
 //
 // A `Shape` describes the problem by constants:
@@ -137,8 +137,8 @@ __device__ inline void copyTile(u32 to, const bf16 *from, int row, int rowEnd, i
                 inside && row + row0 + i * down < rowEnd);
 }
 
-// The layout of a factor's tile in shared memory. The sum runs along the rows of an Across tile
-// [128, 32], and along the columns of an Along tile [32, 128].
+// The layout of a factor's tile in shared memory. Across: [128, 32], a row holds 32 terms of the
+// sum. Along: [32, 128], a column holds 32 terms.
 enum class Layout { Across, Along };
 
 // Computes d += a b^T for one slice, where d is the warp's 64 x 32 elements.
@@ -175,8 +175,8 @@ __device__ inline void multiplySlice(float (&d)[4][4][4], u32 a, u32 b) {
   }
 }
 
-// Sets d to the sum of the products of `slices` slices. copy(slice, a, b) must start the copies of
-// a slice to the shared addresses a and b.
+// Computes d as a sum over `slices` slices. copy(slice, a, b) must start the copies of a slice of
+// both factors to the shared addresses a and b.
 template <Layout A, Layout B, typename Copy>
 __device__ inline void multiply(float (&d)[4][4][4], int slices, Copy copy) {
   const u32 tiles = sharedAddress(sharedMemory());
@@ -240,15 +240,15 @@ __device__ inline void storeTile(const float (&d)[4][4][4], bf16 *y, int first, 
 }
 
 // Products of bf16 by warpgroups: a block of 2 warpgroups computes [128, N], each warpgroup [64,
-// N]. Shared memory holds `Stages` slices of 64 of the inner dimension. While a slice is
-// multiplied, the previous one is still read and later ones are written.
+// N]. Shared memory holds `Stages` slices of 64 of the inner dimension: the one being multiplied,
+// the previous one, which may still be read, and later ones, which are being copied.
 template <int N, int Stages> struct Groups {
   static constexpr int kDeep = 64;
   static constexpr int kLeftBytes = kTile * kDeep * 2, kStageBytes = (kTile + N) * kDeep * 2;
   // Tiles start at multiples of 1024 bytes, shared memory starts at a multiple of 128.
   static constexpr int kSharedBytes = Stages * kStageBytes + 1024;
 
-  // Starts the copy of `Height` rows of 64 elements, along the sum, to a tile, as copyTile does.
+  // Like copyTile, for `Height` rows of 64 elements, which are consecutive terms of the sum.
   template <int Height, int Pitch>
   static __device__ inline void copyAlong(u32 to, const bf16 *from, int row, int rowEnd, int column,
                                           int columnEnd) {
@@ -261,7 +261,7 @@ template <int N, int Stages> struct Groups {
       copyAsync16(to + tileOffset(row0 + i * down, chunk), source + i64(i) * down * Pitch,
                   inside && row + row0 + i * down < rowEnd);
   }
-  // Starts the copy of 64 rows of `Width` elements to Turned tiles. The rows are terms of the sum.
+  // Like copyTile, for 64 rows of `Width` elements to Turned tiles. Each row is a term of the sum.
   template <int Width, int Pitch>
   static __device__ inline void copyTurned(u32 to, const bf16 *from, int row, int rowEnd,
                                            int column, int columnEnd) {
@@ -361,7 +361,7 @@ __device__ inline void copyPlain(Real *to, const T *from, i64 pitch, int row, in
             : Real(0);
 }
 
-// Computes sum[i] += over 32 k: a[k * 33 + row of i] b[k * 33 + lane].
+// For k in [0, 32): sum[i] += a[k * 33 + warp + 8 i] * b[k * 33 + lane].
 template <typename Real>
 __device__ inline void addPlain(Real (&sum)[4], const Real *a, const Real *b) {
   const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;

@@ -4,9 +4,9 @@
 //   rows    i32 [held]          the choice to which a row belongs; -1: none
 //   places  i32 [choices]       the row of a choice: places[rows[r]] = r; -1: none
 //
-// With several `groups`, there are groups * experts experts, and only those of group `rank` mod
-// groups are sorted. `rank` is a scalar in memory. Of the sorted rows, `held` rows from row `first`
-// on are kept, and offsets count from that row.
+// With several `groups`, there are groups * experts experts. Only `experts` of them are sorted,
+// from experts * (rank mod groups) on, where `rank` is a scalar in memory. Of the sorted rows,
+// `held` rows are kept, from row `first` on; `offsets` count from that row.
 //
 // A `Shape` describes the problem by constants:
 //   int tokens, chosen, experts, columns;
@@ -26,8 +26,8 @@ template <typename Shape> struct ExpertRows {
   static constexpr int choices = Shape::tokens * Shape::chosen;
   using Sort = TokenSort<choices, Shape::experts, Shape::tile, Shape::digitBits>;
 
-  // Sets counts[tile, expert], u32 [tiles, 2^digitBits], to the number of the tile's choices of the
-  // expert. Grid: Sort::kTiles blocks, with Sort::kSharedBytes of shared memory.
+  // Sets counts[tile, expert], u32 [tiles, 2^digitBits], to the number of choices of the expert in
+  // the tile. Grid: Sort::kTiles blocks, with Sort::kSharedBytes of shared memory.
   template <typename Real>
   __device__ static void count(const i32 *experts, const Real *rank, u32 *counts) {
     Sort::template count<0>(experts, counts, leastOf(rank));
@@ -58,8 +58,8 @@ template <typename Shape> struct ExpertRows {
       ranks[item] = Sort::rank(key[item], Sort::position(item) < choices);
     __syncthreads();
     Sort::findPlaces(counts, reinterpret_cast<u32 *>(sharedMemory() + Sort::kSharedBytes));
-    // In the first tile, the first warp's place for an expert is the expert's first row. Choices of
-    // experts that are not sorted come last, with the number Shape::experts.
+    // In the first tile, the first warp's counter of an expert is now the expert's first row.
+    // Choices of experts that are not sorted have the key Shape::experts, so they come last.
     if (blockIdx.x == 0)
       for (int expert = int(threadIdx.x); expert <= Shape::experts; expert += kScatterThreads) {
         const i32 row =

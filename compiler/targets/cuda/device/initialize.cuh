@@ -28,8 +28,8 @@ template <> __device__ inline float rounded<float>(double x) { return float(x); 
 template <> __device__ inline bf16 rounded<bf16>(double x) { return toBf16(float(x)); }
 
 // Sets out[j] to the value of element first + j, for j in [0, elements), in words of 16 bytes if
-// possible. `fill(j, values)` must compute a word's values: elements first + j, first + j + 1, and
-// so on. Values outside of the range are not stored.
+// possible. `fill(j, values)` must set `values` to the elements first + j, first + j + 1, and so
+// on. Values outside of the range are not stored.
 template <typename T, typename Fill>
 __device__ inline void fillWords(const InitializerRecord &record, T *out, Fill fill) {
   constexpr int width = 16 / int(sizeof(T));

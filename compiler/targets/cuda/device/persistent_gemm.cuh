@@ -33,8 +33,8 @@ template <typename Shape> __device__ inline Place placeOf(int tile, int down, in
   return {band * Shape::band + in % height, in / height};
 }
 
-// Exchanges words between four neighbouring lanes. Before, lane t has the columns 2 t and 2 t + 1
-// of four blocks of 8 columns. Afterwards it has all 8 columns of block t.
+// Transposes words among four neighbouring lanes. Before, lane t has the columns 2 t and 2 t + 1 of
+// each of four blocks of 8 columns. Afterwards it has all 8 columns of block t.
 __device__ inline void turn(u32 (&words)[4]) {
   const int lane = int(threadIdx.x) % 4;
 #pragma unroll
@@ -86,9 +86,9 @@ __device__ inline void storeWords(bf16 *to, const u32 (&words)[4]) {
   storeGlobal<16>(to, Bits<16>{{words[0], words[1], words[2], words[3]}});
 }
 
-// Computes the tiles blockIdx.x, blockIdx.x + Blocks, ... of `tiles`, each as the sum of the
-// products of `slices` slices of 64. copy(tile, slice, a, b) must start the copies of a slice to
-// the shared addresses a and b. store(tile, d) gets the sums, and must not touch shared memory.
+// Computes the tiles blockIdx.x, blockIdx.x + Blocks, ... below `tiles`. A tile is a sum over
+// `slices` slices of 64. copy(tile, slice, a, b) must start the copies of a slice to the shared
+// addresses a and b. store(tile, d) gets the sums, and must not touch shared memory.
 template <int N, int Stages, int Blocks, bool TurnedB, typename Copy, typename Store>
 __device__ inline void computeTiles(int tiles, int slices, Copy copy, Store store) {
   using G = experts::Groups<N, Stages>;

@@ -195,9 +195,9 @@ __device__ inline void multiplyAdd16x8x16(float (&d)[4], const u32 (&a)[4], u32 
 }
 
 // A tile of shared memory for GroupProducts: 64 rows of 128 bytes, or several such blocks one after
-// the other. It starts at a multiple of 1024 bytes. The 16-byte chunks of a row are swizzled: chunk
-// c of row r is at tileOffset(r, c). A row has 64 consecutive terms of the sum. In a `Turned`
-// factor, a row has 64 elements of one term.
+// the other. It starts at a multiple of 1024 bytes. Against bank conflicts, the 16-byte chunk c of
+// row r is at tileOffset(r, c). A row holds 64 terms of one sum. In a `Turned` factor, a row holds
+// one term for 64 sums.
 constexpr int kTileRowBytes = 128, kTurnedTileBytes = 64 * kTileRowBytes;
 __device__ constexpr int tileOffset(int row, int chunk) {
   return row * kTileRowBytes + ((chunk ^ (row & 7)) << 4);
@@ -258,14 +258,14 @@ struct GroupProducts {
     for (int i = 0; i < Size; ++i)
       asm volatile("" : "+f"(d[i])::"memory"); // no read of d moves before this
   }
-  // Returns the descriptor of a tile. It states the distances 1024 bytes (from 8 rows to the next
-  // 8) and kTurnedTileBytes (only for Turned: from 64 elements of a term to the next 64).
+  // Returns the descriptor of a tile. It has two distances: 1024 bytes, from 8 rows to the next 8,
+  // and kTurnedTileBytes, from 64 elements of a term to the next 64 (used only for Turned).
   __device__ static inline u64 descriptor(u32 address) {
     return u64((address & 0x3ffff) >> 4) | u64(kTurnedTileBytes >> 4) << 16 | u64(1024 >> 4) << 32 |
            u64(1) << 62;
   }
-  // The texts of the instructions. The operands %0 to %(N / 2 - 1) are d. Then follow the factors,
-  // each with its Turned flag, and last the flag of whether the product is added to d.
+  // The PTX of the instructions. The operands %0 to %(N / 2 - 1) are the registers of d. Then come
+  // the two factors with their Turned flags. The last operand is 1 if the product is added to d.
 #define LMC_R16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define LMC_R32 LMC_R16 \
   ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, " \

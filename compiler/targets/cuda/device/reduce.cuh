@@ -74,9 +74,9 @@ template <typename Op, int Warps, typename T> __device__ inline T blockTotal(con
   }
 }
 
-// Reduces over the `Groups` groups of `Lanes` neighbouring threads. Each thread has N values;
-// threads at the same position of different groups have values of the same columns. Group 0 gets
-// the result. Groups that are `Groups` / 2 apart are combined first; `Groups` is a power of two.
+// The block has `Groups` groups of `Lanes` neighbouring threads; a thread has N values. Reduces
+// over all groups the values of the threads at the same position in a group. Group 0 gets the
+// result. Groups that are `Groups` / 2 apart are combined first; `Groups` is a power of two.
 // `shared` has room for Groups * Lanes * N values. All threads of the block must call it.
 template <typename Op, int Groups, int Lanes, int N, typename T>
 __device__ inline Vec<T, N> reduceGroups(Vec<T, N> value, T *shared) {

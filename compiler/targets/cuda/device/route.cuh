@@ -117,9 +117,9 @@ template <typename Shape, typename Real> struct Probabilities {
 
 } // namespace experts
 
-// Sets weights and experts of the tokens, and for each block the sums of p and the numbers of
-// choices: parts [blocks, 2, experts]. Grid: ceilDiv(tokens, kTokensPerBlock), with shared memory
-// for 8 * 2 * experts Reals.
+// Sets the weights and experts of the tokens. Also stores, per block and expert, the sum of p and
+// the number of choices: parts [blocks, 2, experts]. Grid: ceilDiv(tokens, kTokensPerBlock), with
+// shared memory for 8 * 2 * experts Reals.
 template <typename Shape, typename T>
 __device__ inline void route(const T *logits, const typename experts::RealOf<T>::Type *bias,
                              typename experts::RealOf<T>::Type *weights, i32 *chosen,

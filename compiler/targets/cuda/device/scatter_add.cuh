@@ -26,8 +26,8 @@ template <int Bits> __device__ inline u32 lanesWithDigit(u32 digit, bool valid) 
   return lanes;
 }
 
-// Sorts pairs (key, token) by key, stably, the least significant digit first. A block sorts `Tile`
-// consecutive positions, each of its 8 warps an eighth, and a lane every 32nd of these.
+// Sorts pairs (key, token) by key, by a stable radix sort from the lowest digit up. A block sorts
+// `Tile` consecutive positions, each of its 8 warps an eighth, a lane every 32nd of the eighth.
 template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
   static constexpr int kItems = Tile / kScatterThreads, kDigits = 1 << DigitBits;
   static constexpr int kTiles = (Rows + Tile - 1) / Tile;
@@ -45,7 +45,7 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
   }
   static constexpr int kSharedBytes = kScatterWarps * kDigits * 4;
 
-  // Returns the number of earlier positions of the warp with this digit, and counts this position.
+  // Returns how many earlier positions of the warp have this digit, and counts this position.
   __device__ static u32 rank(u32 digit, bool valid) {
     u32 *counter = counters() + digit;
     u32 lanes = lanesWithDigit<DigitBits>(digit, valid), lane = threadIdx.x % 32;
@@ -64,7 +64,7 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
     __syncthreads();
   }
 
-  // Returns the key at position `at`. In the first pass (Shift == 0), `keys` holds ids + least.
+  // Returns the key at position `at`. In the first pass (Shift == 0) it is keys[at] - least.
   template <int Shift> __device__ static u32 loadKey(const void *keys, int at, i32 least = 0) {
     if constexpr (Shift == 0)
       return keyOfId(loadOne(static_cast<const i32 *>(keys) + at) - least);
@@ -113,7 +113,7 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
     return before;
   }
 
-  // Replaces each warp's counter of a digit by the position of its first key with this digit.
+  // Replaces a warp's counter of a digit by the sorted position of its first key with this digit.
   __device__ static void findPlaces(const u32 *counts, u32 *sums) {
     Vec<u32, 4> total = {}, before = {};
     bool active = threadIdx.x < kDigits / 4;
@@ -146,7 +146,7 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
   }
 
   // Moves the pairs of a tile to their positions in the order of the digit at bit `Shift`. In the
-  // first pass, `keys` holds ids, and the tokens are the positions (`tokens` is not read). Grid:
+  // first pass, `keys` holds ids, and a pair's token is its position (`tokens` is not read). Grid:
   // one block per tile, with kSharedBytes + 32 bytes of shared memory.
   template <int Shift>
   __device__ static void move(const void *keys, const u32 *tokens, const u32 *counts,
@@ -191,9 +191,9 @@ template <int Columns, int Most> struct VectorWidth {
 };
 template <int Columns> struct VectorWidth<Columns, 1> { static constexpr int value = 1; };
 
-// The 32 * Width columns of a row of sums from `column` on. Lane l holds the Width elements from
-// column + Width * l on. If these take 32 bytes, the lanes 2i and 2i + 1 exchange halves around
-// each load and store, so that each instruction of the warp accesses whole 32-byte sectors.
+// Columns [column, column + 32 * Width) of a row of sums, in the registers of a warp. Lane l holds
+// Width elements from column + Width * l on. If these take 32 bytes, lanes 2i and 2i + 1 exchange
+// halves around each load and store, so that the warp always accesses whole 32-byte sectors.
 template <typename Sum, int Width, int Columns> struct RowStretch {
   static constexpr bool kPaired = Width * sizeof(Sum) == 32;
   static constexpr int kHalf = Width / 2;
@@ -344,8 +344,8 @@ struct RowSums {
       Stretch::store(target, column, sums);
   }
 
-  // Adds the partial sums of each run that lies in several ranges to the run's row of d, in
-  // ascending order. Only the warp of the second range of such a run has work.
+  // For each run that lies in several ranges, adds its partial sums to its row of d, in ascending
+  // order. The warp of the run's second range does this work.
   __device__ static void addPartials(const u32 *keys, const Sum *partials, Sum *d) {
     using Stretch = RowStretch<Sum, kSumWidth, Columns>;
     int lane = threadIdx.x % 32, item = blockIdx.x * kScatterWarps + threadIdx.x / 32;
