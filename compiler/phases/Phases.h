@@ -101,7 +101,7 @@ mlir::LogicalResult verifyLevel(Phase phase, mlir::ModuleOp module);
 std::string phaseTable(Phase phase, mlir::ModuleOp module, const nlohmann::json &reports,
                        const FusionReport &fusions);
 
-// Adds `fusions` to a report "fusion": {"formed": [...], "refused": [...]} (docs/explain.md).
+// Adds `fusions` to the lists "formed" and "refused" of a report "fusion" (docs/explain.md).
 void addNotes(const FusionReport &fusions, nlohmann::json &report);
 
 // Returns the sum of the bytes of all arenas of a module after the buffers phase.

@@ -187,7 +187,7 @@ BlockGraph blockGraph(const plan::Plan &plan) {
       std::map<size_t, uint64_t> sources; // node -> bytes read from it
       for (const plan::Operand &operand : operands) {
         const plan::Slice &read = *plan.slices()->Get(uint32_t(operand.slice));
-        // Edges for weights and gradients would hide the others, so they are not drawn.
+        // No edges are drawn for state, such as weights and gradients.
         if (!operand.isRead() || read.function() < 0)
           continue;
         // Goes back through earlier writes until they cover every byte that the command reads.

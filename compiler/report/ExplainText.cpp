@@ -211,9 +211,9 @@ public:
            word(buffer, "source"));
   }
 
-  // Prints the cost and the gain of the padding of a size, if report[key] has one. `sizes` is the
-  // format of the padded and the original size; `setting` is part of the key in [target]. The other
-  // arguments say which matrices are padded, and which products become faster.
+  // Prints what the padding of a size costs and gains, if report[key] describes one. `sizes` is a
+  // format string for the padded and the original size. `setting` is part of the key in [target].
+  // `in` says which computation takes longer, `products` which products become faster.
   void padding(const char *key, const char *sizes, const char *setting, const char *in,
                const char *products) {
     if (!report.contains(key))

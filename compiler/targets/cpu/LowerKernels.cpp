@@ -222,8 +222,7 @@ private:
     bool varies = variesInRow(AffineMap::get(n, 0, expr));
     enter(varies ? Scope::Inner : scopeOf(result.innermost, result.outer));
     if (result.innermost) {
-      // The analysis (Hero.h) rejects the innermost index inside an expression, such as i + 1 or 2
-      // i.
+      // The analysis (Hero.h) rejects the innermost index inside an expression, such as i + 1.
       result.value = laneBase[copy];
       if (lanes > 1) {
         auto type = cast<VectorType>(typeOf(b.getIndexType(), true));

@@ -14,7 +14,7 @@ static constexpr CudaChip kA100{108, 2048, 0, 40000000, 5120, 1};
 // which mma.sync reaches 62% (Luo et al., arXiv:2402.13499); 50 MB of L2 cache (NVIDIA H100
 // whitepaper). The L2 bandwidth is assumed to be the A100's. attentionShare = 0.85: 21 attention
 // kernels at 1.98 GHz took 0.69 to 0.99 of the predicted cycles. expertShare, expertGradShare: with
-// 64 experts and 131072 rows (bench/results, 2026-11-26).
+// 64 experts and 131072 rows (all measured: bench/results, 2026-11-26).
 static constexpr CudaChip kH100{132, 0.62 * 4096, 4096, 50000000, 5120, 0.85, 0.98, 0.93};
 
 // B200: 148 SMs, no wgmma. All other numbers are assumed to equal the H100's.
@@ -50,9 +50,8 @@ const CudaArch *findCudaArch(llvm::StringRef name) {
   return nullptr;
 }
 
-// Each of an SM's four parts has a quarter of the registers. Allocation is in units of 256
-// registers per warp and 128 bytes of shared memory per block, plus 1 KiB (CUDA's
-// cuda_occupancy.h).
+// Each of an SM's four parts has a quarter of the registers. Units: 256 registers per warp; 128
+// bytes of shared memory per block, after 1 KiB for the system (CUDA's cuda_occupancy.h).
 unsigned residentBlocks(const CudaArch &arch, unsigned threads, unsigned registers,
                         unsigned sharedBytes) {
   constexpr unsigned kRegistersPerPart = 65536 / 4, kParts = 4, kWarp = 32, kReserved = 1024;

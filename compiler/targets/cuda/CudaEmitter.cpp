@@ -302,7 +302,7 @@ std::optional<CudaExpr> CudaEmitter::contract(Operation *op, AffineMap point,
 CudaValue CudaEmitter::apply(Operation *op, AffineMap point) {
   CudaValue made;
   SmallVector<Value> operands(op->getOperands());
-  // The product inside an fma is not evaluated on its own, which would put it into a variable.
+  // Does not evaluate the product inside an fma, because eval() would put it into a variable.
   for (size_t i = 0; i < operands.size(); ++i) {
     auto product = operands[i].getDefiningOp<arith::MulFOp>();
     if (isa<arith::AddFOp, arith::SubFOp>(op) && product && operands[i].hasOneUse()) {
@@ -339,7 +339,7 @@ CudaValue CudaEmitter::extract(tensor::ExtractOp op, AffineMap point) {
     late |= value.late;
     std::string extent = std::to_string(op.getTensor().getType().getDimSize(dim));
     dynamic.back() = "clampIndex(" + value.expr.text + ", " + extent + ")";
-    // If outer values are loaded once per vector, the index stays part of the load's address.
+    // With outerPerChunk, each vector loads outer values, and the index stays in the address.
     if (value.outer && !outerPerChunk) {
       std::string index = std::exchange(dynamic.back(), fresh("row"));
       (late ? *lateText : *outerText).line("const u32 " + dynamic.back() + " = " + index + ";");
@@ -351,7 +351,7 @@ CudaValue CudaEmitter::extract(tensor::ExtractOp op, AffineMap point) {
 
 //===-- Addresses, loads and stores ---------------------------------------------------------===//
 
-// Returns the C++ text of an index. `column` counts all elements of a row, whatever its dimensions.
+// Returns an index as C++ text. `column` counts a row's elements over all dimensions of the row.
 std::string CudaEmitter::indexOfDim(unsigned dim) {
   if (dim < outerDims.size())
     return outerDims[dim];

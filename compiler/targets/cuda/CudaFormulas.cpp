@@ -113,7 +113,7 @@ private:
         generic.getBody()->getTerminator()->getOperand(value.getResultNumber()).getDefiningOp();
     Value term = combiner->getOperand(combiner->getOperand(0) == acc ? 1 : 0);
     std::string name = nameOfReduction(combiner).str();
-    // A sum over blocks of rows keeps the blocks and the columns, a column reduction the columns.
+    // In a sum over blocks of rows, the loops over blocks (first) and columns (last) are parallel.
     SmallVector<utils::IteratorType> kinds = generic.getIteratorTypesArray();
     bool ofRows = kinds.front() == utils::IteratorType::parallel &&
                   kinds.back() == utils::IteratorType::parallel;

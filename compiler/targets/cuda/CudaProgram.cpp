@@ -94,8 +94,7 @@ public:
   })
             LMC_COMMANDS_OF_TEMPLATES(LMC_CASE)
 #undef LMC_CASE
-        // Launches run printed kernels, which were added before. Some other commands need no
-        // kernel.
+        // Launches run printed kernels, which were added before. Others need no kernel.
         .Case<plan_ir::LaunchOp, plan_ir::GemmOp, plan_ir::CopyOp, plan_ir::AllGatherOp,
               plan_ir::ReduceScatterOp, plan_ir::AllReduceOp, plan_ir::WaitOp>(
             [](auto) { return success(); })

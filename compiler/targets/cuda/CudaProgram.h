@@ -28,8 +28,7 @@ struct CudaProgram {
 };
 
 // Returns the kernels that a plan needs, not yet compiled. `module` has the plan and its
-// kern.kernel ops. Fails with an error at an op that cannot be printed or a command without a
-// template.
+// kern.kernel ops. Fails with an error at an op that cannot be printed or has no template.
 mlir::FailureOr<CudaProgram> planCudaProgram(mlir::ModuleOp module, const CudaArch &arch,
                                              LongRows longRows = LongRows::Shared);
 

@@ -65,7 +65,7 @@ CudaExpr shift(Operation *op, ArrayRef<CudaExpr> operands) {
 
 CudaExpr compareIntegers(arith::CmpIOp op, ArrayRef<CudaExpr> operands) {
   using P = arith::CmpIPredicate;
-  // Indexed by the predicate's number: eq, ne, then slt to sge and ult to uge.
+  // The sign of each predicate, in MLIR's order: eq, ne, slt to sge, ult to uge.
   constexpr StringLiteral signs[] = {"==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">="};
   const P predicate = op.getPredicate();
   CudaExpr a = operands[0], b = operands[1];
@@ -104,7 +104,7 @@ CudaExpr compareFloats(arith::CmpFOp op, ArrayRef<CudaExpr> operands) {
   default:
     break;
   }
-  // Indexed by the predicate's number: OEQ to OLE; UGT to ULE as the negated opposite sign; UNE.
+  // By predicate: OEQ to OLE; for UGT to ULE the sign of the opposite, which is negated; UNE.
   constexpr StringLiteral signs[] = {"", "==", ">",  ">=", "<",  "<=", "",
                                      "", "",   "<=", "<",  ">=", ">",  "!="};
   const StringRef sign = signs[size_t(predicate)];

@@ -16,8 +16,8 @@ struct DeviceHeader {
 // Returns all headers, sorted by name.
 llvm::ArrayRef<DeviceHeader> deviceHeaders();
 
-// Returns `source` with the text of each device header, also of nested ones, in place of its first
-// include. The result compiles without an include path.
+// Returns `source` with the text of each device header in place of its first include. That holds
+// for includes inside headers, too. The result compiles without an include path.
 std::string inlineDeviceHeaders(llvm::StringRef source);
 
 } // namespace lmc::codegen

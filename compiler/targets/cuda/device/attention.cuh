@@ -65,7 +65,7 @@ template <typename Shape> __device__ inline int firstKeyOf(const i32 *starts, in
   return first;
 }
 
-// Returns true if a query may not see key 0.
+// Returns true if there may be queries that do not see key 0.
 template <typename Shape> __device__ constexpr bool hasFirstKey() {
   return Shape::window > 0 || Shape::documents;
 }
@@ -179,7 +179,7 @@ __device__ inline void loadRows(u32 (&a)[M][D / 16][4], u32 tile, const Lane<D> 
       loadMatrix4(a[m][k], tile + lane.rows.at(16 * m, k));
 }
 
-// Computes d[16 M, 8 N] += a b^T over the 16 columns from 16 k. `b` is an address in shared memory.
+// Computes d[16 M, 8 N] += a b^T over the 16 columns from 16 k on. `b` is a shared address.
 template <int M, int N, int D>
 __device__ inline void multiplySlice(float (&d)[M][N][4], const u32 (&a)[M][4], u32 b, int k,
                                      const Lane<D> &lane) {

@@ -19,9 +19,9 @@ namespace lmc {
 
 // A `Tile` describes the variant by constants: int queries, keys, warps, stages (buffers in shared
 // memory; at least 2, and exactly 2 in attentionGradKeys), together (pairs of (sequence, head) at a
-// time). A warp computes 16 or 32 rows: queries / warps of dq, or keys / warps of dk and dv. With D
-// > 128, the sums of dk and dv need more registers than a warp has. Then two warps share 16 rows:
-// the first computes P and dv, the second uses this P to compute dk.
+// time). A warp computes 16 or 32 rows: queries / warps of dq, or keys / warps of dk and dv. For
+// large D (above 128), the sums of dk and dv need more registers than a warp has. Then two warps
+// share 16 rows: the first computes P and dv, the second uses this P to compute dk.
 template <typename Shape, typename Tile, int D = Shape::headDim> struct AttentionGradQueries {
   static constexpr int tiles = (Shape::seq + Tile::queries - 1) / Tile::queries;
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;
@@ -413,7 +413,7 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
   const Lane<D> place;
   const u32 keyBand = keys + band * (16 * M) * (2 * D);
   const u32 valueBand = values + band * (16 * M) * (2 * D);
-  // The sums of dk and dv. A warp of a pair computes only one of them, in `sum`.
+  // The sums `sum` (dk) and `valueSum` (dv). A warp of a pair computes only one of them, in `sum`.
   float sum[M][D / 8][4], valueSum[M][D / 8][4];
   clear(sum);
   clear(valueSum);

@@ -17,9 +17,9 @@ template <typename Shape, typename Tile, int D = Shape::headDim> struct Attentio
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;
   static constexpr int queryBytes = attention::GroupTile<Tile::queries, D>::bytes;
   static constexpr int keyBytes = attention::GroupTile<Tile::keys, D>::bytes;
-  // Pairs of tiles: one for the scores, one for the previous step's sums, one that is being copied.
+  // Pairs of tiles (keys, values): for this step's scores, for the last step's sums, being copied.
   static constexpr int stages = 3;
-  // The tiles and, per query, delta.
+  // Shared memory holds tiles and, for each query, delta.
   static constexpr int sharedBytes = attention::kGroupTilesPadding + 2 * queryBytes +
                                      2 * stages * keyBytes + 4 * Tile::queries;
 };
@@ -90,7 +90,7 @@ __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, 
     copyAsyncCommit();
   };
   int step = firstTile, stage = 0;
-  // Waits for this step's tiles. Then starts the next copy, over the tiles of two steps ago.
+  // Waits for this step's tiles. Then starts the next copy, into the buffers of two steps ago.
   auto advance = [&] {
     copyAsyncWait<0>();
     seenByProducts();
@@ -104,7 +104,7 @@ __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, 
   Queries::template copy<columns, threads, Shape::doutPitch, seq>(gradients, dout, work.tile);
   fetch(firstTile, stages);
 
-  // The rows of this warp and its group, and the first keys that the last and first of them see.
+  // First row of the warp and of its group; first key of the group's first and the warp's last row.
   const int lane = int(threadIdx.x) % 32, warp = uniform(int(threadIdx.x) / 32);
   const int warpFirst = first + warp * 16, groupFirst = first + warp / 4 * 64;
   int groupLow = 0, warpLowLast = 0;
@@ -135,7 +135,7 @@ __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, 
   clear(sum);
   GroupProducts products;
   const u32 band = warp / 4 * (64 * kTileRowBytes);
-  // Issues the scores and dP of a tile as two groups of products.
+  // Issues the products for a tile as two groups: first the scores, then dP.
   auto issue = [&](u32 keys) {
     products.begin();
     if constexpr (Tile::queryRegisters)

@@ -165,7 +165,7 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
   const int firstTile = uniform(firstKeyOf<Shape>(starts, first)) / Tile::keys;
   const int endTile = last / Tile::keys + 1;
 
-  // Step 2 i copies the keys of tile i, step 2 i + 1 its values.
+  // Step 2 i copies the keys of the i-th tile, step 2 i + 1 copies its values.
   const int steps = 2 * (endTile - firstTile);
   auto fetch = [&](int step, int slot) {
     if (step < steps) {
@@ -193,7 +193,7 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
   for (int i = 0; i < Tile::slots - 1; ++i)
     fetch(i, i);
 
-  // The rows of this warp, and the first keys that its first and its last row see.
+  // The first and the last row of this warp, and the first key that each of the two sees.
   const int warp = uniform(int(threadIdx.x) / 32);
   const int warpFirst = first + warp * 16 * M;
   const int warpLast = lesser(warpFirst + 16 * M, seq) - 1;

@@ -65,7 +65,7 @@ __device__ inline void attentionForwardGroups(const bf16 *q, const bf16 *k, cons
     copyAsyncCommit();
   };
   int step = firstTile;
-  // Waits for this step's tiles. Then starts the next copy, over the previous step's tiles.
+  // Waits for this step's tiles. Then starts the next copy, into the buffers of the last step.
   auto advance = [&] {
     copyAsyncWait<0>();
     seenByProducts();
@@ -78,7 +78,7 @@ __device__ inline void attentionForwardGroups(const bf16 *q, const bf16 *k, cons
   Queries::template copy<columns, threads, Shape::qPitch, seq>(queries, q, work.tile);
   fetch(firstTile, 0);
 
-  // The rows of this warp and its group, and the first keys that the last and first of them see.
+  // First row of the warp and of its group; first key of the group's first and the warp's last row.
   const int warp = uniform(int(threadIdx.x) / 32);
   const int warpFirst = first + warp * 16, groupFirst = first + warp / 4 * 64;
   int groupLow = 0, warpLowLast = 0;

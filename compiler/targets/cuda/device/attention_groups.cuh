@@ -7,7 +7,7 @@
 
 namespace lmc::attention {
 
-// Returns the elements of a result as one array, or `Count` of them from `first` on.
+// Return the registers of a result as one array: all, or `Count` of them from `first` on.
 template <int Count, int N>
 __device__ inline float (&elements(float (&d)[1][N][4], int first))[Count] {
   return *reinterpret_cast<float(*)[Count]>(&d[0][0][0] + first);
@@ -53,9 +53,9 @@ template <int Rows, int D> struct GroupTile {
       loadMatrix4(a[0][k], tile + k / 4 * panelBytes + lane.at(row, k % 4));
   }
 
-  // Stores 16 rows of a result, rounded to bf16, to the rows of a sequence from `first` on, through
-  // the tile's rows from `row` on. The starts of the sequence's rows are Pitch elements apart. Rows
-  // from Seq on, and columns from Columns on, are not stored. The whole warp must call it.
+  // Rounds 16 rows of a result to bf16. Copies them, by way of the tile's rows from `row` on, to a
+  // sequence's rows from `first` on, whose starts are Pitch elements apart. Skips rows from Seq on
+  // and columns from Columns on. The whole warp must call it.
   template <int Columns, int Pitch, int Seq>
   __device__ static inline void store(u8 *tile, int row, const float (&d)[1][D / 8][4], bf16 *to,
                                       int first) {
@@ -83,8 +83,8 @@ template <int Rows, int D> struct GroupTile {
   }
 };
 
-// Issues d = a b^T, where the sum covers all D columns. d has the 64 rows of the warpgroup. `a` is
-// the tile of all groups' rows, or the registers of the warp's rows; `b` is a tile.
+// Issues d = a b^T, where the sum covers all D columns. d has the warpgroup's 64 rows. `a` is the
+// registers with the warp's rows, or the address of the warpgroup's rows; `b` is a tile's address.
 template <int Rows, int D, int OwnRows, int N>
 __device__ inline void issueScores(GroupProducts &products, float (&d)[1][N][4],
                                    const u32 (&a)[1][D / 16][4], u32 b) {

@@ -473,7 +473,7 @@ __device__ inline void expertGemmGroups(const bf16 *x, const bf16 *w, const i32 
   G::template storeTile<Shape::columns>(d, y, rows.first, rows.end, column);
 }
 
-// The gradient by warpgroups. Grid: ceilDiv(columns, kTile) x ceilDiv(inner, N) x experts.
+// expertGemmGrad by warpgroups. Grid: ceilDiv(columns, kTile) x ceilDiv(inner, N) x experts.
 template <typename Shape, int N, int Stages>
 __device__ inline void expertGemmGradGroups(const bf16 *dy, const bf16 *x, const i32 *offsets,
                                             float *to) {

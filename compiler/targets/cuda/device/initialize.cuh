@@ -109,7 +109,7 @@ template <typename S, typename T>
 __device__ inline void initializeCopy(const InitializerRecord *how, const S *source, T *out) {
   InitializerRecord record = loadRecord(how);
   constexpr int width = 16 / int(sizeof(T));
-  // True if the source elements for one word of `out` are aligned and can be loaded together.
+  // True if the source elements for one word of `out` are aligned, so that one load reads them.
   constexpr int bytes = width * int(sizeof(S));
   u64 offset = reinterpret_cast<u64>(out) % 16 / sizeof(T);
   bool wide = (reinterpret_cast<u64>(source) - offset * sizeof(S)) % (bytes < 16 ? bytes : 16) == 0;

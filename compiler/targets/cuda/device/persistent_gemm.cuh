@@ -23,7 +23,7 @@ using attention::ceilDiv;
 using attention::kFullWarp;
 using attention::lesser;
 
-// The row and the column at which a tile of a matrix starts, in tiles.
+// The place of a tile in a matrix, counted in tiles: row 2 starts at the height of 2 tiles.
 struct Place {
   int row, column;
 };
@@ -170,9 +170,9 @@ __device__ inline void expertGemmPersistent(const bf16 *x, const bf16 *w, const 
   using namespace products;
   using G = experts::Groups<N, Stages>;
   constexpr int across = ceilDiv(Shape::columns, N);
-  // The number of tiles of rows over all experts. Each has `across` tiles of columns.
+  // The number of tiles of rows over all experts. `across` tiles of columns belong to each of them.
   const int down = experts::tilesOfAll<Shape::experts, kTile>(offsets);
-  // The tile that is being copied; `from` holds its rows for all of its slices.
+  // The tile whose slices are being copied, and its rows of x.
   int copied = -1;
   experts::Rows from = {0, 0, 0};
   computeTiles<N, Stages, Shape::blocks, Shape::transposed>(

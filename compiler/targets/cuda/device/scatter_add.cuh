@@ -14,7 +14,7 @@ namespace lmc {
 constexpr int kScatterThreads = 256, kScatterWarps = kScatterThreads / 32;
 constexpr u32 kAllLanes = 0xffffffffu;
 
-// Returns a mask of the lanes whose `valid` is true and whose `digit` equals this lane's.
+// Returns a mask of the lanes with `valid` whose `digit` is equal to this lane's.
 template <int Bits> __device__ inline u32 lanesWithDigit(u32 digit, bool valid) {
   u32 lanes = __ballot_sync(kAllLanes, valid);
 #pragma unroll
@@ -213,8 +213,8 @@ template <typename Sum, int Width, int Columns> struct RowStretch {
     return result;
   }
 
-  // Returns the first column that this lane accesses in exchanged form. Both lanes of a pair first
-  // access the elements of lane 2i, half each, and then those of lane 2i + 1.
+  // Returns the first column that this lane accesses when halves are exchanged. Both lanes of a
+  // pair first access the elements of lane 2i, half each, and then those of lane 2i + 1.
   __device__ static int firstHalf(int column) {
     int lane = threadIdx.x % 32;
     return column + (lane & ~1) * Width + (lane & 1) * kHalf;
@@ -267,10 +267,10 @@ struct RowSums {
   static constexpr int kRanges = (Rows + Range - 1) / Range;
   static_assert(Range == 64, "a lane holds two pairs");
 
-  // The vector width of addRanges, which needs a warp per range and 32 * kWidth columns.
+  // Elements per vector in addRanges. A warp adds up one range in 32 * kWidth columns.
   static constexpr int kWidth = VectorWidth<Columns, 16 / int(sizeof(X))>::value;
   static constexpr int kStretches = (Columns + 32 * kWidth - 1) / (32 * kWidth);
-  // The vector width of addPartials, which needs a warp per range and 32 * kSumWidth columns.
+  // Elements per vector in addPartials. A warp adds up one run in 32 * kSumWidth columns.
   static constexpr int kSumWidth = VectorWidth<Columns, 16 / int(sizeof(Sum))>::value;
   static constexpr int kSumStretches = (Columns + 32 * kSumWidth - 1) / (32 * kSumWidth);
   static constexpr int kInFlight = Accumulate ? 4 : 8; // number of rows that are loaded at a time
@@ -279,9 +279,9 @@ struct RowSums {
     return position < Rows ? loadOne(keys + position) : u32(Vocabulary);
   }
 
-  // Sums the runs of equal keys that begin in range r, up to the end of the range, and stores the
-  // sums to d. With Accumulate, a sum starts from the value in d. If a run of an earlier range
-  // continues in range r, its sum over range r goes to row r of `partials`.
+  // Adds up each run of equal keys that begins in range r, as far as the end of the range, and
+  // stores the sum to d. With Accumulate, the sum starts from the value in d. If a run of an
+  // earlier range continues in range r, its sum over range r goes to row r of `partials`.
   __device__ static void addRanges(const X *x, const u32 *keys, const u32 *tokens, Sum *partials,
                                    Sum *d) {
     using Stretch = RowStretch<Sum, kWidth, Columns>;
@@ -359,7 +359,7 @@ struct RowSums {
     Sum *target = d + i64(run) * Columns;
     Vec<Sum, kSumWidth> sums = Stretch::load(target, column);
     for (int begin = first;; begin += 32) {
-      // Keys ascend, so the ranges whose first key belongs to the run are consecutive.
+      // Keys ascend, so the ranges that begin with the run's key are consecutive.
       bool inside = begin + lane < kRanges && loadOne(keys + (begin + lane) * Range) == run;
       int count = __popc(__ballot_sync(kAllLanes, inside));
       constexpr int kGroup = 8;
