@@ -22,7 +22,7 @@ namespace lmc {
 
 namespace {
 
-// Returns a title, the same for commands that do the same: "gemm 2048x512x64 bf16 to f32",
+// Returns a title. Commands that do the same have the same title: "gemm 2048x512x64 bf16 to f32",
 // "attention 4x2048, 16/8 heads of 64, bf16", or the name of a kernel.
 class Titles {
 public:

@@ -74,7 +74,7 @@ protected:
   using Key = std::pair<mlir::Value, mlir::AffineMap>; // a value and a point
   using Cache = llvm::DenseMap<Key, CudaValue>;
 
-  // Each of these functions returns a value at `point`, and prints what its expression needs.
+  // Each of these functions returns a value at `point`, and prints the variables that it needs.
   CudaValue eval(mlir::Value value, mlir::AffineMap point);
   CudaValue evalTensor(mlir::Value value, mlir::AffineMap point);
   CudaValue evalScalar(mlir::Value value, mlir::AffineMap point);

@@ -1,5 +1,5 @@
-// Prints the formulas of a kernel region, for the comment above a kernel. Conversions from a
-// narrower type to f32 are left out; roundings to bf16 are printed.
+// Prints the formulas of a kernel region, for the comment above a kernel. Leaves out conversions
+// from a narrower type to f32, but prints roundings to bf16.
 #include "compiler/kernels/MathFunctions.h"
 #include "compiler/targets/cuda/CudaEmitter.h"
 

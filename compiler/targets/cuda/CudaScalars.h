@@ -40,8 +40,8 @@ std::string cudaType(mlir::Type type);
 // Returns the literal of an attribute, for floats with the fewest digits that give the same value.
 CudaExpr cudaConstant(mlir::TypedAttr value);
 
-// Returns `op`, which the analysis of Hero.h must accept, applied to `operands`. Integers wrap
-// around; maximumf of NaN is NaN; no multiply-add is fused.
+// Returns the expression of `op` applied to `operands`. The analysis of Hero.h must accept `op`.
+// Integers wrap around; maximumf of NaN is NaN; no multiply-add is fused.
 CudaExpr cudaApply(mlir::Operation *op, llvm::ArrayRef<CudaExpr> operands);
 
 // Returns x * y + z with one rounding, in f32 or f64.

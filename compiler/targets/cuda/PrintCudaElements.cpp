@@ -1,6 +1,6 @@
 // Prints kernels with the heroes elementwise and gather. A thread computes several vectors along
-// the innermost dimension; the distance between them is the number of threads of a block. It loads
-// all of them before it stores the first, so that a result may overwrite an input.
+// the innermost dimension. With 256 threads, thread t of a block computes the vectors t, t + 256,
+// ... It loads all of them before it stores the first, so that a result may overwrite an input.
 #include "compiler/targets/cuda/CudaEmitter.h"
 
 #include "llvm/Support/MathExtras.h"

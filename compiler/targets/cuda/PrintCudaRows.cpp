@@ -156,7 +156,7 @@ public:
   bool keepsTooEarly() const { return kept && lateLoad; }
 
 private:
-  // A maximum and a sum of exp(term - maximum) that one pass computes together.
+  // A maximum m and a sum of exp(term - m), which one pass computes together (online softmax).
   struct Online {
     const Reduction *maximum, *sum;
     Value shifted; // the term of the sum is exp(shifted - maximum)

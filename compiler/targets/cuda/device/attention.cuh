@@ -99,11 +99,11 @@ template <int D> __device__ inline int chunkOffset(int row, int chunk) {
   return row * (2 * D) + ((chunk ^ swizzle<D>(row)) << 4);
 }
 
-// Computes the address that this lane passes to ldmatrix for 16 x 16 elements of a tile. The four
-// registers that ldmatrix returns are operands of mma, d += a b:
-//   Operand::Rows     `a` of 16 rows; with the transposed load, registers (0, 1) and (2, 3) are `b`
-//                     of 16 rows and of columns 0-7 and 8-15
-//   Operand::Columns  (0, 1) and (2, 3) are `b` whose columns are rows 0-7 and 8-15 of the tile
+// Computes the address that this lane passes to ldmatrix, which loads 16 x 16 elements of a tile.
+// The four registers that ldmatrix returns are operands of mma (d += a b):
+//   Operand::Rows     the 16 x 16 elements are `a`. With the transposed load, registers (0, 1) are
+//                     `b` with columns 0-7, and (2, 3) are `b` with columns 8-15
+//   Operand::Columns  (0, 1) are `b` whose columns are rows 0-7 of the tile; (2, 3): rows 8-15
 enum class Operand { Rows, Columns };
 template <int D, Operand Kind> struct LaneOfTile {
   static constexpr int kSwizzled = D % 64 == 0 ? 7 : 3;
@@ -143,8 +143,8 @@ __device__ inline void copyTile(u32 to, const bf16 *from, int tile) {
   }
 }
 
-// Stores a warp's 16 M rows from shared memory (`band`) to a sequence's rows from `first` on. Their
-// starts are Pitch elements apart. Rows from Seq on, and columns from Columns on, are not stored.
+// Stores 16 M rows from shared memory (`band`) to the rows of a sequence from `first` on, whose
+// starts are Pitch elements apart. Skips rows from Seq on and columns from Columns on.
 template <int Rows, int M, int D, int Columns, int Pitch, int Seq>
 __device__ inline void storeRows(const u8 *band, bf16 *to, int first) {
   constexpr int across = D % 64 == 0 ? 8 : 4, down = 32 / across;
@@ -169,7 +169,7 @@ template <int D> struct Lane {
   LaneOfTile<D, Operand::Columns> columns;
 };
 
-// Loads 16 M rows of a tile as left operands of mma, for all D columns.
+// Loads 16 M rows of a tile, with all D columns, as left operands of mma.
 template <int M, int D>
 __device__ inline void loadRows(u32 (&a)[M][D / 16][4], u32 tile, const Lane<D> &lane) {
 #pragma unroll
@@ -209,7 +209,7 @@ __device__ inline void multiplyRows(float (&d)[M][N][4], u32 a, u32 b,
   }
 }
 
-// The same with `a` in registers, from loadRows.
+// As above, but `a` is in registers, which loadRows has filled.
 template <int M, int N, int D>
 __device__ inline void multiplyRows(float (&d)[M][N][4], const u32 (&a)[M][D / 16][4], u32 b,
                                     const Lane<D> &lane) {
@@ -225,7 +225,7 @@ __device__ inline void multiplyRows(float (&d)[M][N][4], const u32 (&a)[M][D / 1
   }
 }
 
-// Computes d[16 M, D] += a b, where b has the first 16 K rows of a tile.
+// Computes d[16 M, D] += a b, where b is the first 16 K rows of a tile.
 template <int M, int K, int D>
 __device__ inline void multiplyColumns(float (&d)[M][D / 8][4], const u32 (&a)[M][K][4],
                                        u32 b, const Lane<D> &lane) {
@@ -269,7 +269,7 @@ __device__ inline void maskRows(float (&s)[M][N][4], const i32 *starts, int firs
     }
 }
 
-// Converts results of an mma to the left operand of the next mma, rounded to bf16.
+// Rounds the results of an mma to bf16, in the layout of the left operand of the next mma.
 template <int M, int N>
 __device__ inline void toOperand(u32 (&a)[M][N / 2][4], const float (&d)[M][N][4]) {
 #pragma unroll

@@ -142,9 +142,9 @@ template <int M, int N> __device__ inline void multiply(float (&d)[M][N][4], flo
         d[m][n][e] *= factor;
 }
 
-// Computes the sum of dout * out over each of 16 * M rows of a sequence, from row `first` on. The
-// whole warp must call it. Stores the sums to `shared`, f32 [16 * M], with zeros for rows >=
-// Shape::seq, and to `delta`, where rows are Shape::heads elements apart.
+// Computes the sum of dout * out over each row, for 16 * M rows of a sequence from `first` on.
+// Stores the sums to `shared`, f32 [16 * M], with zeros for rows >= Shape::seq, and to `delta`,
+// where consecutive rows are Shape::heads elements apart. The whole warp must call it.
 template <typename Shape, int M, int D>
 __device__ inline void sumRows(const bf16 *out, const bf16 *dout, float *delta, float *shared,
                                int first) {
@@ -417,7 +417,7 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
   float sum[M][D / 8][4], valueSum[M][D / 8][4];
   clear(sum);
   clear(valueSum);
-  // Turns scores into probabilities. `rows` has the values of the tile's queries, from `query` on.
+  // Turns scores into probabilities. `rows` has a tile's lse and so on; its first query is `query`.
   auto probabilities = [&](float (&s)[M][N][4], const float *rows, int query) {
     bool masked = warpFirst + 16 * M - 1 > query;
     if constexpr (hasFirstKey<Shape>())

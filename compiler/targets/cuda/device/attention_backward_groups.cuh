@@ -112,7 +112,7 @@ __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, 
     groupLow = uniform(firstKeyOf<Shape>(starts, lesser(groupFirst, seq - 1)));
     warpLowLast = uniform(firstKeyOf<Shape>(starts, lesser(warpFirst + 16, seq) - 1));
   }
-  // The range of tiles in which the group has visible keys.
+  // The tiles [begin, end) contain keys that the group's queries see.
   const int begin = groupLow / Tile::keys;
   const int end = groupFirst < seq ? (lesser(groupFirst + 64, seq) - 1) / Tile::keys + 1 : begin;
 
@@ -342,7 +342,7 @@ __device__ inline void attentionGradKeysGroups(const bf16 *q, const bf16 *k, con
     issueSums<Tile::queries, D>(products, to, a, tile);
     products.commit();
   };
-  // Turns scores into probabilities. `rows` has the values of the tile's queries, from `query` on.
+  // Turns scores into probabilities. `rows` has a tile's lse and so on; its first query is `query`.
   auto probabilities = [&](const float *rows, int query) {
     bool masked = warpFirst + 15 > query;
     if constexpr (hasFirstKey<Shape>())
@@ -398,7 +398,7 @@ __device__ inline void attentionGradKeysGroups(const bf16 *q, const bf16 *k, con
     const u32 queries = stages + stage * Plan::stageBytes;
     const u32 gradients = queries + Plan::queryBytes;
     const float *rows = rowsOf(stage);
-    // `seen` is equal in all warps of a group, and in both groups of a pair.
+    // All warps of a group, and both groups of a pair, compute the same `seen`.
     bool seen = groupFirst < seq && groupFirst <= lesser(query + Tile::queries, seq) - 1;
     if constexpr (hasFirstKey<Shape>())
       seen = seen && __float_as_int(rows[2 * Tile::queries]) <= groupLast;

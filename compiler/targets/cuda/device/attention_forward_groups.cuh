@@ -86,7 +86,7 @@ __device__ inline void attentionForwardGroups(const bf16 *q, const bf16 *k, cons
     groupLow = uniform(firstKeyOf<Shape>(starts, lesser(groupFirst, seq - 1)));
     warpLowLast = uniform(firstKeyOf<Shape>(starts, lesser(warpFirst + 16, seq) - 1));
   }
-  // The range of tiles in which the group has visible keys.
+  // The tiles [begin, end) contain keys that the group's queries see.
   const int begin = groupLow / Tile::keys;
   const int end = groupFirst < seq ? (lesser(groupFirst + 64, seq) - 1) / Tile::keys + 1 : begin;
 

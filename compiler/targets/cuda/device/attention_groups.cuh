@@ -1,6 +1,6 @@
-// Tiles of attention's rows for products of warpgroups (platform.cuh, GroupProducts). Each warp of
-// a warpgroup has 16 rows of a result, in the registers in which multiplyAdd16x8x16 leaves 16 rows.
-// So the functions of attention.cuh (with M = 1) serve both kinds of products.
+// Tiles of q, k, v and dout for products of warpgroups (platform.cuh, GroupProducts). A warp of a
+// warpgroup has 16 rows of a result. Its registers hold them as after multiplyAdd16x8x16, so the
+// functions of attention.cuh (with M = 1) serve both kinds of products.
 #pragma once
 
 #include "lmc/attention.cuh"

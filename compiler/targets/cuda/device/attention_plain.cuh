@@ -3,8 +3,8 @@
 // attention_backward.cuh.
 //
 // A warp computes one row: a query, or a key in attentionGradKeysPlain. It loops over tiles of 32
-// rows of the other side, which all warps of the block share. A lane computes the scores of one row
-// of the tile, and every 32nd column of the result.
+// keys (or queries), which all warps of the block share. A lane computes the scores of one row of
+// the tile, and every 32nd column of the result.
 #pragma once
 
 #include "lmc/attention.cuh"

@@ -111,13 +111,13 @@ template <int Experts> __device__ inline int expertOfRank(const i32 *offsets, in
   return expert;
 }
 
-// Returns the maximum number of tiles of `Height` rows over all offsets.
+// Returns an upper bound of tilesOfAll() for all possible offsets.
 __device__ constexpr int tilesOf(int rows, int experts, int height) {
   return rows / height + lesser(experts, rows);
 }
 
 // Products of bf16 on tensor cores: a block of 8 warps computes 128 x 128 elements, a warp 64 x 32.
-// Shared memory holds kStages slices of 32 of the inner dimension at a time.
+// Shared memory holds kStages slices at a time, each 32 of the inner dimension.
 constexpr int kTile = 128, kSlice = 32, kStages = 4, kThreads = 256;
 constexpr int kTileBytes = kTile * kSlice * 2;
 constexpr int kSharedBytes = 2 * kStages * kTileBytes;
@@ -374,8 +374,8 @@ __device__ inline void addPlain(Real (&sum)[4], const Real *a, const Real *b) {
 
 } // namespace experts
 
-// Grid: tilesOf(rows, experts, kTile) ceilDiv(columns, kTile) blocks of kThreads threads. inner and
-// columns are multiples of 8. Blocks with consecutive numbers share rows of x.
+// Grid: tilesOf(rows, experts, kTile) * ceilDiv(columns, kTile) blocks of kThreads threads. inner
+// and columns are multiples of 8. Blocks with consecutive numbers share rows of x.
 template <typename Shape>
 __device__ inline void expertGemm(const bf16 *x, const bf16 *w, const i32 *offsets, bf16 *y) {
   using namespace experts;
@@ -449,7 +449,8 @@ __device__ inline void expertGemmGrad(const bf16 *dy, const bf16 *x, const i32 *
 }
 
 // Computes expertGemm by warpgroups (only on sm_90a), with tiles of 128 x N elements and Groups<N,
-// Stages>::kSharedBytes of shared memory. Grid: tilesOf(rows, experts, kTile) ceilDiv(columns, N).
+// Stages>::kSharedBytes of shared memory. Grid: tilesOf(rows, experts, kTile) * ceilDiv(columns,
+// N).
 template <typename Shape, int N, int Stages>
 __device__ inline void expertGemmGroups(const bf16 *x, const bf16 *w, const i32 *offsets, bf16 *y) {
   using namespace experts;

@@ -149,10 +149,10 @@ __device__ inline u32 sharedAddress(const void *shared) {
   return u32(__cvta_generic_to_shared(shared));
 }
 
-// Copies 16 bytes from global memory to the shared address `to`, past the registers and the L1
-// cache. If `valid` is false, writes zeros and reads nothing. copyAsyncCommit() ends a group of
-// copies of this thread; copyAsyncWait<N>() waits for all groups but the last N. Other threads see
-// the bytes after a barrier.
+// Copies 16 bytes from global memory to the shared address `to`, not through registers or L1 cache.
+// If `valid` is false, writes zeros and reads nothing. copyAsyncCommit() ends a group of copies of
+// this thread; copyAsyncWait<N>() waits for all groups but the last N. Other threads see the bytes
+// after a barrier.
 __device__ inline void copyAsync16(u32 to, const void *from, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
                "r"(valid ? 16 : 0)

@@ -59,13 +59,13 @@ template <typename Op, int Warps, typename T> __device__ inline T blockTotal(con
       value = Op::combine(value, totals[warp]);
     return value;
   } else {
-    // A power of two, at least Warps and 8. Each group of `width` lanes computes the same total.
+    // The smallest power of two >= Warps and >= 8. Each group of `width` lanes gets the same total.
     constexpr int width = Warps <= 8 ? 8 : Warps <= 16 ? 16 : 32;
     const int lane = int(threadIdx.x % width);
     if constexpr (Warps == width) {
       return reduceWarp<Op, width>(totals[lane]);
     } else {
-      // A lane in a group's lower half combines its own total with the one `width` / 2 after it.
+      // Combines the totals l and l + `width` / 2 (if it exists), where l = lane % (`width` / 2).
       T value = totals[lane % (width / 2)];
       if (lane % (width / 2) + width / 2 < Warps)
         value = Op::combine(value, totals[lane % (width / 2) + width / 2]);

@@ -1,5 +1,5 @@
-// The router of a mixture of experts, and its gradient: softmax or sigmoid, and the `chosen`
-// largest of each row. A warp computes a token; a lane computes every 32nd expert.
+// The router of a mixture of experts, and its gradient: softmax or sigmoid of the logits, and each
+// token's `chosen` largest results. A warp computes a token; a lane computes every 32nd expert.
 //
 // A `Shape` describes the problem by constants:
 //   int tokens, experts, chosen;
@@ -89,7 +89,7 @@ template <typename Shape, typename Real> struct Probabilities {
     return aIsNumber == bIsNumber ? expert < other : bIsNumber;
   }
 
-  // Returns the expert with the highest `score` outside `taken`, and adds it to `taken`.
+  // Returns the expert with the highest `score` that is not yet in `taken`, and adds it to `taken`.
   __device__ static int takeFirst(const Real (&score)[kOwn], u32 &taken) {
     Real best = -Real(attention::infinity());
     int expert = 0x7fffffff;
@@ -194,7 +194,7 @@ __device__ inline void route(const T *logits, const typename experts::RealOf<T>:
   }
 }
 
-// Adds the parts of all blocks to counts and mass [experts]. Grid: ceilDiv(experts, kThreads).
+// Sets counts and mass [experts] to sums of `parts` over blocks. Grid: ceilDiv(experts, kThreads).
 template <typename Shape, typename Real>
 __device__ inline void routeSums(const Real *parts, Real *counts, Real *mass) {
   using namespace experts;

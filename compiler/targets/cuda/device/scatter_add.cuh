@@ -39,7 +39,7 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
   }
   __device__ static u32 keyOfId(i32 id) { return u32(id) < u32(Vocabulary) ? u32(id) : Vocabulary; }
 
-  // Returns the counters of this thread's warp, u32 [kDigits]. Shared memory has [8, kDigits].
+  // Returns the counters of this thread's warp: one row of the u32 [8, kDigits] in shared memory.
   __device__ static u32 *counters() {
     return reinterpret_cast<u32 *>(sharedMemory()) + threadIdx.x / 32 * kDigits;
   }
@@ -72,8 +72,8 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
       return loadOne(static_cast<const u32 *>(keys) + at);
   }
 
-  // Sets counts[tile, digit] to the number of keys of the tile with this digit at bit `Shift`.
-  // Grid: one block per tile, with kSharedBytes of shared memory.
+  // Sets counts[tile, digit] to the number of keys in the tile whose digit at bit `Shift` is
+  // `digit`. Grid: one block per tile, with kSharedBytes of shared memory.
   template <int Shift>
   __device__ static void count(const void *keys, u32 *counts, i32 least = 0) {
     clearCounters();
