@@ -25,8 +25,8 @@ using namespace lmc;
 // bytes. So a budget leaves at most 1/30 of the bytes that recompute can save unused.
 static constexpr int kCandidates = 32;
 
-// The bytes that probes predict may be a little too many. Subtracting 1/256 of them and kSlackBytes
-// gives a lower bound of the bytes of the candidate's plan.
+// Probes predict the bytes of a candidate, perhaps a few too many. So 1/256 of them and kSlackBytes
+// are subtracted, which gives a lower bound of the bytes of the candidate's plan.
 static constexpr uint64_t kSlackBytes = 64 << 10;
 
 // If head and loss need less than this share of the layers' peak, the plan's peak is at a layer.

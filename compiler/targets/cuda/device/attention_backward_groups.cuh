@@ -104,9 +104,9 @@ __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, 
   Queries::template copy<columns, threads, Shape::doutPitch, seq>(gradients, dout, work.tile);
   fetch(firstTile, stages);
 
-  // First row of the warp and of its group; first key of the group's first and the warp's last row.
   const int lane = int(threadIdx.x) % 32, warp = uniform(int(threadIdx.x) / 32);
   const int warpFirst = first + warp * 16, groupFirst = first + warp / 4 * 64;
+  // The first key that the group's first row sees, and the one that the warp's last row sees.
   int groupLow = 0, warpLowLast = 0;
   if constexpr (hasFirstKey<Shape>()) {
     groupLow = uniform(firstKeyOf<Shape>(starts, lesser(groupFirst, seq - 1)));

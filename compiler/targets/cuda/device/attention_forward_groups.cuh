@@ -78,9 +78,9 @@ __device__ inline void attentionForwardGroups(const bf16 *q, const bf16 *k, cons
   Queries::template copy<columns, threads, Shape::qPitch, seq>(queries, q, work.tile);
   fetch(firstTile, 0);
 
-  // First row of the warp and of its group; first key of the group's first and the warp's last row.
   const int warp = uniform(int(threadIdx.x) / 32);
   const int warpFirst = first + warp * 16, groupFirst = first + warp / 4 * 64;
+  // The first key that the group's first row sees, and the one that the warp's last row sees.
   int groupLow = 0, warpLowLast = 0;
   if constexpr (hasFirstKey<Shape>()) {
     groupLow = uniform(firstKeyOf<Shape>(starts, lesser(groupFirst, seq - 1)));

@@ -448,7 +448,7 @@ __device__ inline void expertGemmGrad(const bf16 *dy, const bf16 *x, const i32 *
       }
 }
 
-// Computes expertGemm by warpgroups (only on sm_90a), with tiles of 128 x N elements and Groups<N,
+// expertGemm by warpgroups (only on sm_90a), with tiles of 128 x N elements and Groups<N,
 // Stages>::kSharedBytes of shared memory. Grid: tilesOf(rows, experts, kTile) * ceilDiv(columns,
 // N).
 template <typename Shape, int N, int Stages>

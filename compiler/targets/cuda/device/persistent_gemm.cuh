@@ -23,7 +23,7 @@ using attention::ceilDiv;
 using attention::kFullWarp;
 using attention::lesser;
 
-// The place of a tile in a matrix, counted in tiles: row 2 starts at the height of 2 tiles.
+// The position of a tile in the grid of tiles that covers a matrix.
 struct Place {
   int row, column;
 };
@@ -170,7 +170,7 @@ __device__ inline void expertGemmPersistent(const bf16 *x, const bf16 *w, const 
   using namespace products;
   using G = experts::Groups<N, Stages>;
   constexpr int across = ceilDiv(Shape::columns, N);
-  // The number of tiles of rows over all experts. `across` tiles of columns belong to each of them.
+  // The number of tile rows over all experts. A tile row has `across` tiles.
   const int down = experts::tilesOfAll<Shape::experts, kTile>(offsets);
   // The tile whose slices are being copied, and its rows of x.
   int copied = -1;

@@ -64,7 +64,7 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
     __syncthreads();
   }
 
-  // Returns the key at position `at`. In the first pass (Shift == 0) it is keys[at] - least.
+  // Returns the key at position `at`. In the first pass (Shift == 0) it is the id keys[at] - least.
   template <int Shift> __device__ static u32 loadKey(const void *keys, int at, i32 least = 0) {
     if constexpr (Shift == 0)
       return keyOfId(loadOne(static_cast<const i32 *>(keys) + at) - least);
