@@ -551,7 +551,7 @@ private:
                    CudaText &chunkTail) {
     std::string vector = sumsInRegisters ? vectorOf(sum) : nameOf(sum);
     if (!sumsInRegisters) {
-      // The sum is in memory. This thread stores it at the first row, and loads it at later rows.
+      // The sum is in memory. The thread stores it at the first row and updates it at later rows.
       unsigned argument = argumentOf(info.outputs[sum.output]);
       RankedTensorType type = typeOf(argument);
       std::string at = address(argument, type, sum.sum.point);

@@ -122,8 +122,8 @@ template <int D, Operand Kind> struct LaneOfTile {
 };
 
 // Starts the copy of rows [tile * Rows, (tile + 1) * Rows) of a sequence to shared memory. The
-// starts of the sequence's rows are Pitch elements apart. Rows from Seq on, and columns from
-// Columns on, become zeros. All `Threads` threads of the block must call it.
+// starts of the sequence's rows are Pitch elements apart. Rows >= Seq and columns >= Columns become
+// zeros. All `Threads` threads of the block must call it.
 template <int Rows, int D, int Columns, int Threads, int Pitch, int Seq>
 __device__ inline void copyTile(u32 to, const bf16 *from, int tile) {
   constexpr int across = D % 64 == 0 ? 8 : 4; // threads per row

@@ -4,8 +4,8 @@
 // previous tile.
 //
 // A thread block computes `Tile::queries` queries of one head, each warpgroup 64 of them. Step i
-// needs the keys of tile i and the values of tile i - 1. Shared memory holds this pair and the pair
-// of the next step. A warpgroup skips a tile of which its queries see no key.
+// needs the keys of tile i and the values of tile i - 1. Shared memory holds these two tiles and
+// those of the next step. A warpgroup skips a tile of which its queries see no key.
 #pragma once
 
 #include "lmc/attention_forward.cuh"

@@ -23,8 +23,8 @@ template <int Rows, int D> struct GroupTile {
   static constexpr int bytes = panels * panelBytes;
 
   // Starts the copy of rows [tile * Rows, (tile + 1) * Rows) of a sequence to the tile `to`. The
-  // starts of the sequence's rows are Pitch elements apart. Rows from Seq on, and columns from
-  // Columns on, become zeros. All `Threads` threads of the block must call it.
+  // starts of the sequence's rows are Pitch elements apart. Rows >= Seq and columns >= Columns
+  // become zeros. All `Threads` threads of the block must call it.
   template <int Columns, int Threads, int Pitch, int Seq>
   __device__ static inline void copy(u32 to, const bf16 *from, int tile) {
     constexpr int down = Threads / 8;

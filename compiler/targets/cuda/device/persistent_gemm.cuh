@@ -50,8 +50,8 @@ __device__ inline void turn(u32 (&words)[4]) {
       }
 }
 
-// Calls visit(row, column, words...) for each piece of 8 columns that a lane has after turn(),
-// rounded to bf16. `row` is a row of the block's tile, `column` one of the N columns. With `Pairs`,
+// Rounds d to bf16. Calls visit(row, column, words...) for each piece of 8 columns that a lane has
+// after turn(). `row` is a row of the block's tile, `column` one of the N columns. With `Pairs`,
 // `column` is in the first half of N, and visit gets the words of both halves.
 template <int N, bool Pairs, typename Visit>
 __device__ inline void forEachPiece(const float (&d)[N / 2], Visit visit) {
