@@ -1,4 +1,4 @@
-// Special tokens, and tokens that a user added. They are found before text is cut into words.
+// Finds special tokens, and tokens that a user added, before a text is split into words.
 #pragma once
 
 #include "corpus/tokenizer/models/Trie.h"
@@ -22,20 +22,20 @@ struct AddedToken {
   bool special = false;
 };
 
-// A part of a text: an added token, or the text between two added tokens, with the id kNoId.
+// A part of a text: an added token, or text between two added tokens (then `id` is kNoId).
 struct Part {
   size_t begin, end;
   uint32_t id;
 };
 
-// Finds tokens in a text from left to right, at each byte the longest.
+// Finds tokens in a text from left to right. If several begin at a byte, the longest one counts.
 class TokenFinder {
 public:
   // No two tokens may have the same pattern.
   explicit TokenFinder(std::vector<AddedToken> tokens = {});
 
   bool empty() const { return tokens.empty(); }
-  // Sets `parts` to parts that cover the text. A token whose id is in `asText` stays text; its
+  // Divides the text into `parts`. A token whose id is in `asText` stays text, and the index of its
   // first byte is added to `spelled`.
   void find(std::string_view text, const IdSet &asText, std::vector<Part> &parts,
             std::vector<size_t> &spelled) const;

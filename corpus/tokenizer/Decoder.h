@@ -1,4 +1,4 @@
-// Decoders turn pieces, the texts of ids, back into the text that was encoded.
+// Decoders turn pieces (the vocabulary's texts of ids) back into the text that was encoded.
 #pragma once
 
 #include "corpus/tokenizer/Matcher.h"
@@ -10,7 +10,7 @@
 
 namespace lmc {
 
-// Changes `pieces`. The text is the pieces, one after the other.
+// Changes `pieces`. The decoded text is all pieces, one after the other.
 using Decoder = std::function<Result<void>(std::vector<std::string> &pieces)>;
 
 // Returns the byte 0xHH of a piece "<0xHH>"; -1 for any other piece.
@@ -18,11 +18,11 @@ int byteOfPiece(const std::string &piece);
 
 // Maps GPT-2's characters for bytes back to the bytes. Bytes that are not UTF-8 become U+FFFD.
 Decoder makeByteLevelDecoder();
-// Turns each run of pieces "<0xHH>" into the text of its bytes, or U+FFFD for each if it is not
-// UTF-8.
+// Turns each run of pieces "<0xHH>" into the text of these bytes. If the run is not UTF-8, each of
+// its bytes becomes U+FFFD.
 Decoder makeByteFallbackDecoder();
 Decoder makeFuseDecoder();
-// Turns each `mark` into a space; with `dropsFirst`, removes the marks of the first piece instead.
+// Turns each `mark` into a space. With `dropsFirst`, removes the marks in the first piece instead.
 Decoder makeMetaspaceDecoder(std::string mark, bool dropsFirst);
 Decoder makeReplaceDecoder(Matcher matcher, std::string content);
 // Removes `content` up to `start` times from the front of each piece, and up to `stop` times from

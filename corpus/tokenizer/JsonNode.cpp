@@ -96,7 +96,7 @@ size_t JsonNode::oneOf(std::initializer_list<std::string_view> names) const {
   return 0;
 }
 
-// Returns the value that serde_json, without its feature float_roundtrip, reads from `text`.
+// Returns the value that Rust's serde_json reads from `text` (without its option float_roundtrip).
 static double serdeNumber(std::string_view text, double nearest) {
   const bool negative = text.starts_with('-');
   uint64_t significand = 0;
@@ -109,7 +109,7 @@ static double serdeNumber(std::string_view text, double nearest) {
       continue;
     }
     const uint64_t digit = text[at] - '0';
-    // Digits after the first that does not fit into 64 bits only change the exponent.
+    // Once a digit does not fit into 64 bits, it and all later digits only change the exponent.
     full |= significand > (UINT64_MAX - digit) / 10;
     if (!full)
       significand = significand * 10 + digit;

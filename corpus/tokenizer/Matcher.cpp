@@ -32,8 +32,8 @@ Matcher matchOneOf(const CodePoints &set) {
 }
 
 void applyBehavior(std::vector<Span> &spans, SplitBehavior behavior) {
-  // From `first` on, joins each span with the span before it if join(span.match, match of the span
-  // before it) returns true.
+  // Joins a span with the span before it if join(match of the span, match of the span before) is
+  // true.
   const auto joinWithLast = [](auto first, auto last, auto join) {
     auto out = first;
     bool previousMatch = false;

@@ -26,24 +26,24 @@ inline void addMatch(std::vector<Span> &spans, size_t begin, size_t end) {
   spans.push_back({begin, end, true});
 }
 
-// Sets `spans` to the matches in `text` (valid UTF-8) and the gaps between them, in order; none is
-// empty. Error: the search needs too much memory or time, or the expression matches the empty
+// Sets `spans` to the matches in `text` (valid UTF-8) and the gaps around them, in order. No span
+// is empty. Error: the search needs too much memory or time, or the expression matches the empty
 // string, as a* does. Several threads may call a matcher at the same time.
 using Matcher = std::function<Result<void>(std::string_view text, std::vector<Span> &spans)>;
 
 // Compiles a regular expression with Oniguruma, as `tokenizers` does. Error: one clause, such as
 // "'\X' is not supported in a regular expression".
 //
-// `tokenizers` has another version of Unicode than Oniguruma. Therefore character classes (\p{L},
-// \s) are read from the tables of unicode/. Other expressions that depend on the version are
-// refused: [:alpha:], \p{Greek}, \X, and, where case does not matter, characters beyond ASCII.
+// `tokenizers` follows another version of Unicode than Oniguruma, so character classes (\p{L}, \s)
+// come from the tables in unicode/. Other expressions that depend on the version are errors:
+// [:alpha:], \p{Greek}, \X, and non-ASCII characters in a case-insensitive expression.
 Result<Matcher> matchRegex(std::string_view pattern);
 // Matches `wanted`, which must not be empty.
 Matcher matchText(std::string wanted);
 // Matches one character of the set.
 Matcher matchOneOf(const CodePoints &set);
 
-// What becomes of the matches at which a text is split (SplitDelimiterBehavior of `tokenizers`).
+// What a split does with the matches that it finds (SplitDelimiterBehavior of `tokenizers`).
 enum class SplitBehavior { Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous };
 
 // Turns spans that cover a text into the spans of the words into which the text is split.

@@ -79,7 +79,7 @@ Normalizer makeReplace(Matcher matcher, std::string content) {
   };
 }
 
-// The characters are those of Nmt in `tokenizers`, which are those of nmt_nfkc in SentencePiece.
+// Changes the same characters as Nmt of `tokenizers` and nmt_nfkc of SentencePiece.
 Normalizer makeNmt() {
   return perCharacter([](std::string &text, char32_t c) {
     const bool removed = (c >= 0x01 && c <= 0x08) || c == 0x0b || (c >= 0x0e && c <= 0x1f) ||
@@ -92,8 +92,8 @@ Normalizer makeNmt() {
   });
 }
 
-// Looks up each grapheme cluster of less than 6 bytes, then single characters. Takes the shortest
-// string of the table with which they begin, as `tokenizers` does.
+// As in `tokenizers`, looks up each grapheme cluster of less than 6 bytes, else its characters.
+// Takes the shortest string in the table with which the cluster or the character begins.
 Result<Normalizer> makePrecompiled(std::string_view charsmap) {
   LMC_LET(map, Charsmap::parse(charsmap));
   return Normalizer([map = std::move(*map)](std::string &text, bool &) -> Result<void> {

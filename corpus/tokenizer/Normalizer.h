@@ -9,8 +9,8 @@
 
 namespace lmc {
 
-// Changes valid UTF-8 to valid UTF-8; an empty text stays empty. Sets `cutBegin` if the new first
-// character does not come from the old one, which Metaspace's scheme "first" needs to know.
+// Changes valid UTF-8 to valid UTF-8; an empty text stays empty. Sets `cutBegin` if the first
+// character of the result does not come from the old one. Metaspace's "first" needs this.
 using Normalizer = std::function<Result<void>(std::string &text, bool &cutBegin)>;
 
 Normalizer makeNormalForm(NormalForm form);
@@ -20,7 +20,7 @@ Normalizer makeStrip(bool left, bool right);
 Normalizer makePrepend(std::string text);
 Normalizer makeReplace(Matcher matcher, std::string content);
 Normalizer makeNmt();
-// Applies the table of replacements of a model of SentencePiece. Error: the table is damaged.
+// Applies a SentencePiece model's table of replacements (Charsmap.h). Error: the table is damaged.
 Result<Normalizer> makePrecompiled(std::string_view charsmap);
 
 } // namespace lmc

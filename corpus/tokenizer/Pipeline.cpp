@@ -24,9 +24,9 @@ public:
   std::optional<uint32_t> idOf(std::string_view token) const override;
 
 private:
-  // Returns the text of pieces. Without a decoder, `gap` stands between them.
+  // Returns the decoded text of pieces. Without a decoder, joins the pieces with `gap`.
   Result<std::string> join(std::vector<std::string> pieces, const char *gap) const;
-  // Returns the text into which the decoder turns a piece that follows a letter.
+  // Returns the decoded text of a piece that stands after a letter.
   Result<std::string> textOf(const std::string &piece) const;
   friend class PipelineEncoder;
   PipelineParts parts;
@@ -108,7 +108,7 @@ private:
   Words words;
   std::string changed;
 
-  // Counts the added tokens that were found in `text` and stay text.
+  // Calls countSpelled() for each token that `text` spells and that stays text.
   Result<void> countAll(std::string_view text) {
     for (size_t at : spelledAt)
       LMC_TRY(countSpelled(text, at));
@@ -116,7 +116,7 @@ private:
     return {};
   }
 
-  // Encodes text in which `plain` has found no token.
+  // Encodes text in which the TokenFinder `plain` has found no token.
   Result<void> encodePlain(std::string_view text, bool atBegin, std::vector<uint32_t> &ids) {
     if (pipeline.parts.normalizer) {
       changed = text;
@@ -218,7 +218,7 @@ Result<std::string> Pipeline::textOf(const std::string &piece) const {
 }
 
 Result<std::vector<std::optional<uint64_t>>> Pipeline::bytesOfTokens() const {
-  // What the decoder makes of a space and of a newline tells its kind.
+  // The decoded texts of a space and of a newline show the kind of the decoder.
   LMC_LET(space, textOf(byteCharacters()[' ']));
   LMC_LET(newline, textOf(bytePiece('\n')));
   const bool isByteLevel = *space == " ", hasBytePieces = *newline == "\n";

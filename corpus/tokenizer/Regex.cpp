@@ -14,15 +14,15 @@ namespace lmc {
 
 namespace {
 
-// A class of characters. `ranges` has the number of ranges, then the ends of each, for Oniguruma.
+// A class of characters. `ranges` is its form in Oniguruma: a count, then both ends of each range.
 struct Class {
   std::string_view name;
   CodePoints set;
   std::vector<OnigCodePoint> ranges;
 };
 
-// Returns the classes that an expression can name, by number. The numbers of \s, \w and \d are
-// Oniguruma's; the numbers of properties (\p{L}) are larger than all of Oniguruma's.
+// Returns the classes that an expression can name, by number. \s, \w and \d have Oniguruma's
+// numbers; properties (\p{L}) have larger numbers, which Oniguruma does not use.
 const std::map<OnigCtype, Class> &classes() {
   static const auto all = [] {
     std::map<OnigCtype, Class> map;
@@ -43,7 +43,7 @@ const std::map<OnigCtype, Class> &classes() {
   return all;
 }
 
-// Sets Oniguruma's limits. Returns its encoding UTF-8 with the classes of classes().
+// Sets Oniguruma's limits. Returns Oniguruma's UTF-8 encoding, changed to use classes().
 OnigEncoding encoding() {
   constexpr unsigned long kMostSteps = 1'000'000'000; // of one search, which takes seconds
   static OnigEncodingType own = [] {
@@ -54,7 +54,7 @@ OnigEncoding encoding() {
           return int(number);
       return ONIGERR_INVALID_CHAR_PROPERTY_NAME;
     };
-    // Outside of brackets, Oniguruma's \w has six characters below 256 that `ranges` lacks.
+    // Below 256, asks Oniguruma: outside of brackets, its \w has six characters that `set` lacks.
     type.is_code_ctype = [](OnigCodePoint c, OnigCtype number) {
       const auto found = classes().find(number);
       return c < 256 || found == classes().end() ? OnigEncodingUTF8.is_code_ctype(c, number)
@@ -132,7 +132,7 @@ Result<Matcher> matchRegex(std::string_view pattern) {
   if (pattern.size() > kMostBytes)
     return userError("a regular expression of {} bytes, more than {}, is not supported",
                      pattern.size(), kMostBytes);
-  // Matches the parts of an expression whose meaning depends on Oniguruma's version of Unicode.
+  // Finds the parts of an expression that would mean something else in another version of Unicode.
   static const auto refused =
       compile(R"(\[:|\\[hHXyY]|\(\?y|\(\?(?!i:[ -'*-\[\]_-~]*\))[A-Za-z-]*i[^)]*)");
   std::vector<Span> spans;

@@ -60,14 +60,14 @@ private:
   Trie trie;                 // only for Unigram: the pieces
   std::vector<float> scores; // only for Unigram; scores[unknown] is that of an unknown character
   float largestScore = 0;    // only for Unigram: the largest absolute score
-  // True for each ASCII character but the space that stays as it is before an ASCII character.
+  // True for ASCII characters (not the space) that do not change before an ASCII character.
   std::array<bool, 256> simple{};
   bool spaceIsSimple = false; // true if a space stays as it is before an ASCII character
 
   Result<void> initializeBpe();
   void initializeUnigram();
   void normalize(std::string_view text, std::string &result) const;
-  // Normalizes the beginning of `text`. Returns the result and the bytes that it replaces.
+  // Normalizes the beginning of `text`. Returns the result and how many bytes it replaces.
   std::pair<std::string_view, size_t> normalizeFront(std::string_view text) const;
 };
 
@@ -104,7 +104,7 @@ Result<void> SentencePiece::initialize() {
       return userError("the score of piece {} is no number", id);
     if (text == std::string_view("\0", 1) && type == Type::Unused)
       continue;
-    // `sentencepiece` has this limit, too. It bounds the work for the substrings of a piece.
+    // `sentencepiece` also limits the length of a piece. This bounds the work for its substrings.
     const auto fail = [&](const char *what) {
       return userError("piece {}, {}, {}", id, inQuotes(text), what);
     };
@@ -174,7 +174,7 @@ Result<void> SentencePiece::initializeBpe() {
         extra.push_back(std::move(character));
     }
   }
-  // Every way to divide a piece into two symbols is a merge, ranked by the score of the piece.
+  // Each division of a piece into two symbols is a merge. The piece's score decides its rank.
   const std::vector<float> order(scores.begin(), scores.end());
   struct Pair {
     uint32_t left, right;
@@ -210,7 +210,7 @@ void SentencePiece::initializeUnigram() {
     const auto &[text, score, type] = model.pieces[id];
     if (type == Type::Normal)
       lowest = std::min(lowest, score);
-    // A user-defined piece is chosen wherever it is found, because its score is so high.
+    // The score of a user-defined piece is so high that it is chosen wherever a text has it.
     const auto bonus = static_cast<float>(0.1 * (static_cast<int>(text.size()) - 1));
     scores.push_back(type == Type::UserDefined ? bonus : score);
     if (type == Type::Normal || type == Type::UserDefined) {
@@ -256,7 +256,7 @@ void SentencePiece::normalize(std::string_view text, std::string &result) const 
     result += space;
   bool afterSpace = model.removeExtraSpaces;
   while (!text.empty()) {
-    // The run of bytes that stay as they are. Its last byte may combine with the next character.
+    // Copies a run of bytes that do not change. Its last byte may combine with the next character.
     size_t run = 0;
     while (run < text.size() && simple[static_cast<uint8_t>(text[run])])
       ++run;
@@ -348,7 +348,7 @@ private:
   void encodeBpe(std::string_view text, std::vector<uint32_t> &ids) {
     if (tokenizer.userDefined.empty())
       return encodeSegment(text, ids);
-    // Finds user-defined pieces first, from the left. They are not merged.
+    // Finds user-defined pieces first, from left to right. Other pieces are not merged with them.
     tokenizer.userDefined.find(text, {}, parts, spelledAt);
     for (const Part &part : parts)
       if (part.id != kNoId)
@@ -363,7 +363,7 @@ private:
     words.clear();
     cutBeforeMarks(text, words);
     for (std::string_view word : words) {
-      // After any text, a word that begins with a space mark, a known piece, gets the same ids.
+      // A word that begins with a space mark gets the same ids after any text: the mark is a piece.
       const bool alone = word.starts_with(kSpaceMark);
       if (const auto known = alone ? cache.find(word) : std::nullopt) {
         ids.insert(ids.end(), known->ids.begin(), known->ids.end());
@@ -403,9 +403,9 @@ private:
   }
 
   // Appends the ids of the segmentation with the highest sum of scores. As in `sentencepiece`, one
-  // float sums the scores of the whole text, so its rounding may decide between close segmentations
-  // of a later word. The cache keeps a limit for a segmentation: it is certain if the absolute sum
-  // before the word is below the limit.
+  // float holds the sum over the whole text. Its rounding may change which segmentation of a later
+  // word is best. So the cache keeps a limit with each segmentation. The segmentation is the best
+  // one while the absolute sum before the word is below the limit.
   void encodeUnigram(std::string_view text, std::vector<uint32_t> &ids) {
     words.clear();
     if (tokenizer.cutsAtSpaces)
@@ -436,7 +436,7 @@ private:
     }
   }
 
-  // Appends the ids of a word's `pieces`, of which each unknown piece is one unknown character.
+  // Appends the ids of a word's `pieces`. Each unknown piece stands for one unknown character.
   void appendSegmentation(std::string_view word, std::span<const uint32_t> pieces,
                           std::vector<uint32_t> &ids) {
     if (std::find(pieces.begin(), pieces.end(), tokenizer.unknown) == pieces.end()) {
@@ -458,7 +458,7 @@ private:
 
   static constexpr float kReset = 100000; // larger sums would lose digits; they restart at 0
 
-  // The best segmentation of the text that ends at a byte of the word.
+  // The best segmentation of the text up to a byte of the word.
   struct Best {
     float score = 0;
     float second = -FLT_MAX;   // score of the second best segmentation
@@ -467,12 +467,12 @@ private:
   };
   static constexpr uint32_t kNoPlace = UINT32_MAX;
   std::vector<Best> best;
-  // Results of segment(): the pieces, and a limit. The pieces are the best after every text whose
-  // absolute sum of scores is below the limit.
+  // Results of segment(). `segmentation` has the pieces of the word. They are the best ones after
+  // every text whose absolute sum of scores is below `certainBelow`.
   std::vector<uint32_t> segmentation;
   float certainBelow = 0;
 
-  // Finds the best segmentation of a word after text with the sum `score`. Returns the new sum.
+  // Segments a word after text whose scores add up to `score`. Returns the sum with the word.
   float segment(std::string_view word, const float score) {
     best.assign(word.size() + 1, {});
     best[0].score = score;
@@ -519,8 +519,8 @@ private:
       margin = std::min(margin, best[end].score - best[end].second);
     }
     std::reverse(segmentation.begin(), segmentation.end());
-    // A sum of n numbers has an error of at most n / 2 units in the last place. The margin is a
-    // difference of two sums, here and after another text.
+    // A sum of n floats has a rounding error of at most n / 2 units in the last place. The margin
+    // is a difference of two sums, and both round differently after another text.
     const float units = static_cast<float>(characters + 2) * FLT_EPSILON;
     const float reach = static_cast<float>(characters) * tokenizer.largestScore;
     certainBelow = std::min(kReset, margin / units - std::abs(score) - reach) - reach;
@@ -535,7 +535,7 @@ SentencePiece::encoders(size_t count, SpecialTokens mode, std::span<const uint32
   if (mode == SpecialTokens::Parse)
     return Error{"a model of SentencePiece does not parse special tokens in a text; use "
                  "--special-tokens=text"};
-  // Makes the border pieces control pieces, because text never becomes a control piece.
+  // Changes border pieces to control pieces, because text never becomes a control piece.
   SentencePieceModel changed;
   for (uint32_t id : borders) {
     if (id >= model.pieces.size() ||

@@ -14,7 +14,7 @@ namespace lmc {
 
 namespace {
 
-// A field of a message of protocol buffers (protobuf.dev/programming-guides/encoding).
+// A field of a Protocol Buffers message (protobuf.dev/programming-guides/encoding).
 struct Field {
   uint64_t number = 0;
   uint64_t value = 0;     // value of an integer, or bits of a float
@@ -24,7 +24,7 @@ struct Field {
   float real() const { return std::bit_cast<float>(static_cast<uint32_t>(value)); }
 };
 
-// Calls read(field) for each field. Returns false if the message is damaged or read() does.
+// Calls read(field) for each field. Returns false if it is damaged, or read() returns false.
 bool eachField(std::string_view message, const std::function<bool(const Field &)> &read) {
   const auto varint = [&](uint64_t &value) {
     value = 0;
@@ -84,7 +84,7 @@ struct Reader {
     return fail(fmt::format("field {} of {} is not supported", field.number, message));
   }
 
-  // Sets a part of the model. Returns true, for eachField().
+  // Sets a part of the model. Returns true, so that eachField() goes on.
   template <typename T> static bool set(T &part, auto value) {
     part = value;
     return true;

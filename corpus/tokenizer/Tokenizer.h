@@ -14,7 +14,7 @@
 
 namespace lmc {
 
-// What becomes of text that spells a special token, such as "<|endoftext|>", or a border token:
+// How to encode the text of a special token ("<|endoftext|>") or of a border token, if found:
 //   Text   It is encoded as any other text, so no text can forge a special token.
 //   Parse  It becomes the id of the special token.
 //   Error  encode() returns an Error.
@@ -27,21 +27,21 @@ class Encoder {
 public:
   virtual ~Encoder() = default;
   // Appends the ids of `text` (valid UTF-8), without before() and after(). Errors: a character has
-  // no token but a border token, or none; the text spells a special token and the mode is Error; a
+  // no token, or only a border token; the text spells a special token and the mode is Error; a
   // regular expression needs too much memory.
   Result<void> encode(std::string_view text, std::vector<uint32_t> &ids);
   // Returns the number of spelled special tokens that this encoder has encoded as text.
   uint64_t spelled() const { return places; }
 
 protected:
-  // `borders`: the ids of border tokens.
+  // `borders` are the ids of border tokens, which stand between documents.
   Encoder(SpecialTokens mode, std::span<const uint32_t> borders);
 
   const SpecialTokens mode;
   IdSet borders;
   uint64_t places = 0; // number of spelled special tokens that became text
 
-  // Does the same as encode(), but an unknown character may become a border token.
+  // Does what encode() does, but may give an unknown character the id of a border token.
   virtual Result<void> encodeText(std::string_view text, std::vector<uint32_t> &ids) = 0;
   // Counts a special token that `text` spells at byte `at`, or returns the Error about it.
   Result<void> countSpelled(std::string_view text, size_t at);
@@ -49,8 +49,8 @@ protected:
 
 class Tokenizer {
 public:
-  // Reads a tokenizer.json, or a .model of SentencePiece. The Error names the file and the part:
-  // "a/tokenizer.json: pre_tokenizer.type: 'BertPreTokenizer' is not supported".
+  // Reads a tokenizer.json, or a .model of SentencePiece. The Error names the file and the place in
+  // it: "a/tokenizer.json: pre_tokenizer.type: 'BertPreTokenizer' is not supported".
   static Result<std::shared_ptr<const Tokenizer>> open(const std::string &path);
   virtual ~Tokenizer() = default;
 
@@ -61,7 +61,7 @@ public:
   // Returns the text of ids. Ids without a token are left out.
   virtual Result<std::string> decode(std::span<const uint32_t> ids) const = 0;
   // Returns, for each id below vocabulary(), the number of bytes of its text. It is 1 for a space
-  // mark or a byte piece, 0 for a special token or an unused id, and nothing for the unknown token.
+  // mark or a byte piece, and 0 for a special token or an unused id. The unknown token has none.
   virtual Result<std::vector<std::optional<uint64_t>>> bytesOfTokens() const = 0;
   // Returns the id of the token that the file writes as `token`, if there is such a token.
   virtual std::optional<uint32_t> idOf(std::string_view token) const = 0;

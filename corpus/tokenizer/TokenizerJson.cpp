@@ -31,7 +31,7 @@ std::string typeOf(const JsonNode &node) {
   return node.at("type").text();
 }
 
-// Returns true if a component has the type `name`. Such a component may only have the keys `keys`.
+// Returns true if a component has the type `name`. Its other keys than `keys` are errors.
 bool isType(const JsonNode &node, std::string_view name,
             std::initializer_list<std::string_view> keys) {
   if (typeOf(node) != name)
@@ -193,7 +193,7 @@ void readPreTokenizer(const JsonNode &node, PreTokenizers &out) {
     split(matchOneOf(punctuationCharacters()),
           behavior ? readBehavior(*behavior) : SplitBehavior::Isolated);
   } else if (isType(node, "Whitespace", {"type"})) {
-    // A split at word characters also finds the runs of characters that are no word characters.
+    // Contiguous makes a word of each run of word characters, and of each run of other characters.
     split(matchOneOf(spaceCharacters()), SplitBehavior::Removed);
     split(matchOneOf(wordCharacters()), SplitBehavior::Contiguous);
   } else if (isType(node, "WhitespaceSplit", {"type"})) {
@@ -235,14 +235,14 @@ Decoder readDecoder(const JsonNode &node) {
   return nullptr;
 }
 
-// Reads the ids that a post-processor adds around a text. Sets `placed` if it adds some.
+// Reads the ids that a post-processor adds around a text. Sets `placed` if it adds ids.
 void readPostProcessor(const JsonNode &node, PipelineParts &parts, bool &placed) {
   if (isType(node, "Sequence", {"type", "processors"})) {
     for (const JsonNode &element : node.at("processors").elements())
       readPostProcessor(element, parts, placed);
     return;
   }
-  // This type only affects where tokens lie in the text.
+  // This type only changes the offsets of tokens in the text, which are not used here.
   if (isType(node, "ByteLevel", {"type", "add_prefix_space", "trim_offsets", "use_regex"}))
     return;
   if (placed)

@@ -67,7 +67,7 @@ private:
   std::array<uint32_t, 256> byteIds;     // of byte-level pieces of one byte
   std::array<uint32_t, 256> fallbackIds; // of "<0xHH>"
   StringMap<uint32_t> words; // bytes of each piece, if whole words are looked up (ignoreMerges)
-  // True if a text can be cut before each inner space mark (see hasInnerMark()).
+  // True if a text may be cut before each space mark in its middle (see hasInnerMark()).
   bool cutsAtSpaces = false;
 
   Result<void> appendCharacters(std::string_view word, const IdSet *forbidden,
@@ -147,14 +147,15 @@ Result<void> Bpe::appendCharacters(std::string_view word, const IdSet *forbidden
       continue;
     }
     if (options.byteFallback) {
-      // A byte without a piece falls back to the bytes of the character that GPT-2 maps it to.
+      // A byte without a piece becomes the UTF-8 bytes of the character that stands for it in
+      // GPT-2.
       const std::string_view bytes =
           options.byteLevel ? byteCharacters()[static_cast<uint8_t>(word[begin])] : character;
       const bool all = std::all_of(bytes.begin(), bytes.end(), [&](char byte) {
         return fallbackIds[static_cast<uint8_t>(byte)] != kNoId;
       });
       if (all) {
-        // As in `tokenizers`, the pending unknown id comes after these bytes.
+        // As in `tokenizers`, pending ids of earlier unknown characters come after these bytes.
         for (char byte : bytes)
           symbols.push_back(fallbackIds[static_cast<uint8_t>(byte)]);
         continue;

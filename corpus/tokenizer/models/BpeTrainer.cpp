@@ -162,7 +162,7 @@ Result<BpeTrainer::Trained> BpeTrainer::train(uint32_t size, const std::string &
         "a vocabulary of {} tokens is too small: one is special, and 256 are the bytes", size);
   if (words.empty())
     return Error{"the text has no words"};
-  // The order of the bytes is that of the characters that stand for them.
+  // Bytes get ids in the order of the characters that stand for them.
   std::vector<std::string> pieces = {endOfText};
   std::vector<std::string> characters = byteCharacters();
   std::sort(characters.begin(), characters.end());

@@ -16,7 +16,7 @@ public:
   BpeTrainer();
   // Counts the words of a document (valid UTF-8), which is cut into words as Llama 3 does.
   Result<void> add(std::string_view document);
-  // Error: the token is empty, is not UTF-8, or is one of the characters that stand for bytes.
+  // Error: `endOfText` is empty, is not UTF-8, or is one of the characters that stand for bytes.
   static Result<void> checkEndOfText(const std::string &endOfText);
 
   struct Trained {

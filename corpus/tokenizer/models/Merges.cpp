@@ -14,7 +14,7 @@ Merge find(const MergeTable &merges, uint32_t left, uint32_t right, const IdSet 
 
 constexpr size_t kShort = 64;
 
-// Merges up to kShort symbols. For each merge it looks at all pairs.
+// Merges at most kShort symbols. Searches all pairs before each merge.
 void mergeShort(const MergeTable &merges, const IdSet *forbidden, uint32_t *symbols,
                 size_t &count) {
   Merge pairs[kShort];

@@ -52,7 +52,7 @@ public:
   virtual const Vocabulary &vocabulary() const = 0;
   // Returns the id that stands for unknown characters, if there is one.
   virtual std::optional<uint32_t> unknown() const = 0;
-  // Returns the number of tokens by the count of the library that made the file.
+  // Returns the number of tokens as the library that made the file counts them.
   virtual size_t size() const = 0;
   // Cuts a text into parts whose ids, one after the other, are those of the text.
   virtual void cut(std::string_view text, std::vector<std::string_view> &parts) const {
@@ -63,7 +63,7 @@ public:
 // Byte pair encoding.
 struct BpeOptions {
   Vocabulary vocabulary;
-  // Pairs of pieces; a pair is merged before all pairs that follow it here.
+  // Pairs of pieces that can be merged. Earlier pairs are merged before later ones.
   std::vector<std::pair<std::string, std::string>> merges;
   std::optional<std::string> unknown; // the piece for unknown characters; absent: they are errors
   std::string prefix;                 // prefix of pieces that do not begin a word
@@ -76,7 +76,7 @@ struct BpeOptions {
 // Error: one clause about a merge that is impossible with the vocabulary.
 Result<std::unique_ptr<Model>> makeBpe(BpeOptions options);
 
-// The unigram language model. It takes the segmentation of the highest probability.
+// The unigram language model. It takes the segmentation with the highest probability.
 struct UnigramOptions {
   std::vector<std::pair<std::string, double>> pieces; // (piece, score), by id
   std::optional<uint32_t> unknown;

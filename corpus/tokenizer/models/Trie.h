@@ -15,7 +15,7 @@ namespace lmc {
 // root.
 class Trie {
 public:
-  // Adds a new string, which is not empty. Its memory must stay valid until finish().
+  // Adds a string, which must be new and not empty. Its memory must stay valid until finish().
   void add(std::string_view key, uint32_t value) { keys.emplace_back(key, value); }
   // Must be called after the last add() and before the first child().
   void finish();

@@ -51,7 +51,7 @@ private:
                            std::vector<uint32_t> &ids) const;
 };
 
-// Appends the ids of `text`, a piece of the best segmentation.
+// Appends the ids of one piece of the best segmentation. `text` is the piece's text.
 Result<void> Unigram::appendPiece(std::string_view text, const IdSet *forbidden,
                                   std::vector<uint32_t> &ids) const {
   if (uint32_t id = idIn(pieces.ids, text);
@@ -74,7 +74,7 @@ Result<void> Unigram::appendPiece(std::string_view text, const IdSet *forbidden,
 
 Result<void> Unigram::encode(std::string_view word, const IdSet *forbidden,
                              std::vector<uint32_t> &ids) const {
-  // The best segmentation that ends at a byte; of equals, the one whose last piece begins first.
+  // The best segmentation of the word up to a byte. Of equal scores, the longest last piece wins.
   struct Best {
     double score = 0;
     size_t begin = SIZE_MAX;

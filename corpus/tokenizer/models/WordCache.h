@@ -12,8 +12,8 @@
 
 namespace lmc {
 
-// A hash table with open addressing, whose slots point into an array of 32-bit numbers. An entry
-// has the word's bytes, the number of ids, the note, the word (padded with zeros), and the ids.
+// A hash table with open addressing. Slots point to entries in an array of 32-bit numbers. An entry
+// is the word's length in bytes, the number of ids, the note, the word (zero-padded), and the ids.
 class WordCache {
 public:
   struct Known {
@@ -81,7 +81,7 @@ private:
   std::vector<uint32_t> entries{0};
   size_t words = 0;
 
-  // Returns the number of 32-bit numbers that a word takes.
+  // Returns the number of 32-bit numbers that a word's bytes fill.
   static size_t numbers(std::string_view word) { return (word.size() + 3) / 4; }
 };
 

@@ -8,7 +8,7 @@
 
 namespace lmc {
 
-// The bit fields of a unit of the trie.
+// These read the bit fields of one unit of the trie.
 static bool hasLeaf(uint32_t unit) { return unit >> 8 & 1; }
 static uint32_t value(uint32_t unit) { return unit & 0x7fffffff; }
 static uint32_t label(uint32_t unit) { return unit & (1u << 31 | 0xff); }

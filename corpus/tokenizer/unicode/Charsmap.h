@@ -1,8 +1,8 @@
 // SentencePiece's table of replacements ("precompiled_charsmap"): strings, and what each becomes.
 //
-// The format: the bytes of a trie (uint32), the trie, and the replacements with a zero byte after
-// each. The trie is a double array of Darts-clone (github.com/s-yata/darts-clone). Its value for a
-// string is the byte at which the replacement begins.
+// Format: a trie's size in bytes (uint32), the trie, and the replacements, each with a zero byte at
+// its end. The trie is a double array of Darts-clone (github.com/s-yata/darts-clone). It maps a
+// string to the index of its replacement's first byte.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -17,22 +17,22 @@ namespace lmc {
 
 class Charsmap {
 public:
-  // Error: one clause; the table is damaged. SentencePiece refuses the same tries.
+  // Error, as one clause: the table is damaged. SentencePiece refuses the same tries.
   static Result<Charsmap> parse(std::string_view blob);
 
   struct Match {
     size_t bytes; // of the text
     std::string_view replacement;
   };
-  // Return the shortest or longest string of the table with which `text` begins.
+  // Of the table's strings with which `text` begins, return the shortest or the longest one.
   std::optional<Match> shortest(std::string_view text) const { return find(text, true); }
   std::optional<Match> longest(std::string_view text) const { return find(text, false); }
 
-  // Returns true if the table has neither the string "a" nor a string that begins with "ab".
+  // Returns true if no string in the table is just `a`, and none begins with `a`, then `b`.
   bool keeps(char a, char b) const;
 
 private:
-  // Each unit is a value, or a node whose 256 possible children all lie in `units`.
+  // Each unit is a value or a node. parse() has checked that all children of nodes are in `units`.
   std::vector<uint32_t> units;
   std::string replacements;
 

@@ -16,7 +16,7 @@ constexpr std::string_view kCategoryNames[] = {
     "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Zs", "Zl", "Zp", "Cc",
     "Cf", "Co", "Cn", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So"};
 
-// Returns the set of which `Flips` lists the code points at which membership changes.
+// Returns a set. `Flips` lists the code points at which membership in the set changes.
 template <const auto &Flips> const CodePoints &setOf() {
   static const CodePoints set({std::begin(Flips), std::end(Flips)});
   return set;
@@ -27,8 +27,8 @@ uint32_t valueAt(std::span<const uint32_t> runs, char32_t c) {
   return *std::prev(std::upper_bound(runs.begin(), runs.end(), uint32_t(c) << 8 | 0xff)) & 0xff;
 }
 
-// A map from code points to strings. Two tables give it: pairs (code point, index << 8 | length),
-// and the text, in which `index` and `length` name a range.
+// A map from code points to strings. `entries` has pairs (code point, index << 8 | length). The
+// string is text[index], ..., text[index + length - 1].
 class Strings {
 public:
   Strings(std::span<const uint32_t> entries, std::span<const uint32_t> text) : text(text) {
@@ -104,7 +104,7 @@ void composeAll(std::vector<Point> &points) {
   bool hasStarter = false;
   for (const Point point : points) {
     if (hasStarter) {
-      // A point is blocked from the starter by a point between them of the same or a higher class.
+      // A point cannot compose with the starter if one between them has the same or a higher class.
       const bool adjacent = end == starter + 1;
       const bool blocked =
           !adjacent && (points[end - 1].combining >= point.combining || point.combining == 0);

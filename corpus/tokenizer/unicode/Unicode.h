@@ -1,5 +1,5 @@
-// Properties of code points as PyPI's `tokenizers` has them. Its parts use several versions of
-// Unicode, so a property can have two tables (make-unicode-tables.py).
+// Properties of code points as in PyPI's `tokenizers`. Parts of `tokenizers` use different versions
+// of Unicode, so a property can have two tables (make-unicode-tables.py).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace lmc {
 
 class CodePoints {
 public:
-  // `flips`: the code points at which membership changes, ascending.
+  // `flips` are the code points at which membership in the set changes, in ascending order.
   explicit CodePoints(std::vector<uint32_t> flips) : flips(std::move(flips)) {}
 
   bool contains(char32_t c) const;
@@ -36,7 +36,7 @@ std::map<std::string_view, CodePoints> properties();
 const CodePoints &wordCharacters();  // \w of the crate regex
 const CodePoints &spaceCharacters(); // \s of the crate regex, and char::is_whitespace
 inline bool isSpace(char32_t c) { return spaceCharacters().contains(c); }
-// Returns the beginning of the white space in [begin, end) that ends at `end`.
+// Returns the index at which the white space before `end` begins. It is at least `begin`.
 size_t spaceBegin(std::string_view text, size_t begin, size_t end);
 const CodePoints &numericCharacters();     // char::is_numeric
 const CodePoints &punctuationCharacters(); // what Punctuation splits at

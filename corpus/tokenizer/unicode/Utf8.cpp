@@ -13,7 +13,7 @@ void appendUtf8(std::string &text, char32_t c) {
 }
 
 // Returns the number of bytes of the character with which `bytes` begins. If there is none, returns
-// 0, and sets `part` to the length of the longest part of a character, at least 1.
+// 0, and sets `part` to the number of bytes that could begin a character, at least 1.
 static size_t validLength(std::string_view bytes, size_t &part) {
   const auto lead = static_cast<uint8_t>(bytes[0]);
   part = 1;

@@ -45,7 +45,7 @@ void appendUtf8(std::string &text, char32_t c);
 // Returns the number of bytes of the character at the start of `bytes` (not empty); 0: none.
 size_t validUtf8Length(std::string_view bytes);
 
-// Returns the first characters of valid UTF-8 in quotes, as one line: '\n' is written as "\n".
+// Returns at most 40 bytes of `text` (valid UTF-8) in quotes, as one line: '\n' becomes "\n".
 std::string inQuotes(std::string_view text);
 
 // Returns `bytes` with U+FFFD in the place of each "maximal subpart" that is no character (Unicode

@@ -1,11 +1,11 @@
-// SwiGLU of rows of bf16 and its gradient. These kernels follow a library's matrix product.
+// SwiGLU of bf16 rows, and its gradient. A library (cuBLAS) computes gu or d before these kernels.
 //
 //   swigluRows:      a = silu(g) u                           gu = [g | u] [rows, 2 columns], a [rows, columns]
 //   swigluRowsGrad:  dg = d u s (1 + g (1 - s)), du = d g s,  d and a [rows, columns], gu and dgu as gu
 //                    a = g s u, s = 1 / (1 + e^-g)
 //
-// Arithmetic is in f32. A `Shape` describes the problem by constants: int rows, columns (a multiple
-// of 8); bool both: swigluRowsGrad also writes a. dgu may overwrite gu, and a may overwrite d.
+// Arithmetic is in f32. A `Shape` has constants: int rows, columns (a multiple of 8); bool both
+// (true: swigluRowsGrad also writes a). dgu may use the memory of gu, and a may use that of d.
 #pragma once
 
 #include "lmc/vector_io.cuh"
@@ -41,7 +41,7 @@ __device__ inline void gatedGrad(u32 gradient, u32 gate, u32 up, u32 &dgate, u32
   activation = packBf16(of[0][2], of[1][2]);
 }
 
-// The 8 columns of a thread: they start at `single` in a, and at `pair` in gu.
+// A thread's 8 columns start at element `single` of the array a, and at element `pair` of gu.
 template <typename Shape> struct Eight {
   i64 single = (i64(blockIdx.x) * blockDim.x + threadIdx.x) * 8;
   i64 pair = single / Shape::columns * (2 * Shape::columns) + single % Shape::columns;
@@ -50,7 +50,7 @@ template <typename Shape> struct Eight {
 
 } // namespace products
 
-// Grid of both kernels: one thread for each 8 columns of a row of a.
+// The grid of both kernels has one thread for each 8 elements of the array a.
 template <typename Shape> __device__ inline void swigluRows(const bf16 *gu, bf16 *a) {
   const products::Eight<Shape> at;
   if (!at.exists())

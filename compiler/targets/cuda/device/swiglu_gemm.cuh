@@ -5,12 +5,12 @@
 //   swigluGemmGrad:  d = dy w, dg = d u s (1 + g (1 - s)),   dy [rows, inner], w [inner, columns],
 //                    du = d g s, a = g s u, s = 1 / (1 + e^-g)   gu and dgu [rows, 2 columns]
 //
-// g, u and d are rounded before they are used, as elementwise kernels would read them. Tiles, grid
-// and shared memory are those of plainGemm (persistent_gemm.cuh). A tile of swigluGemm has N / 2
-// columns of g and the same columns of u, so that one thread has both g and u of an element.
+// g, u and d are rounded to bf16 before SwiGLU uses them. Tiles, grid and shared memory are those
+// of plainGemm (persistent_gemm.cuh). A tile of swigluGemm has N / 2 columns of g and the same
+// columns of u, so that one thread has both g and u of an element.
 //
-// A `Shape` is that of plainGemm with bool both: swigluGemm also writes gu, swigluGemmGrad also
-// writes a. The results of swigluGemmGrad may overwrite gu.
+// A `Shape` has the constants of plainGemm, and bool both (true: swigluGemm also writes gu, and
+// swigluGemmGrad also writes a). swigluGemmGrad may write its results to the memory of gu.
 #pragma once
 
 #include "lmc/persistent_gemm.cuh"

@@ -9,7 +9,7 @@ template <typename T, int N> struct Vec {
   T at[N];
 };
 
-// N elements as words of up to 16 bytes.
+// Holds N elements, and gives access to their bytes as words of up to 16 bytes.
 template <int N, typename T> struct WordsOf {
   static constexpr int bytes = N * int(sizeof(T)), word = bytes < 16 ? bytes : 16;
   static constexpr int count = bytes / word;
@@ -41,7 +41,7 @@ template <int N, typename T> __device__ inline void store(T *p, const Vec<T, N> 
     storeGlobal<Words::word>(reinterpret_cast<u8 *>(p) + i * Words::word, u.words[i]);
 }
 
-// Put N elements at `p` in shared memory, and get them from there. `p` is aligned as for load().
+// keep() stores N elements at `p` in shared memory; kept() loads them. `p` is aligned as in load().
 template <int N, typename T> __device__ inline void keep(T *p, const Vec<T, N> &v) {
   using Words = WordsOf<N, T>;
   Words u;

@@ -20,12 +20,12 @@ using llvm::StringRef;
 
 namespace lmc::codegen {
 
-// The version of the cache. Must change when the format does, or anything else that the code
-// depends on and the key does not cover.
+// The version of the cache. It must change when the format of entries changes, and when compiled
+// code starts to depend on something that key() does not hash.
 static constexpr llvm::StringLiteral kForm = "lmc kernel 1\n";
 
-// The format of an entry: kForm, the key, kNumbers numbers (32 bits each, little-endian), the image
-// of the cubin, and a 64-bit hash of all these bytes.
+// An entry has kForm, the key, the 4 numbers of KernelResources (32 bits each, little-endian), the
+// image of the cubin, and a 64-bit hash of all bytes before the hash.
 static constexpr size_t kKeyDigits = 64, kNumbers = 4, kHashBytes = 8;
 static constexpr size_t kHeadBytes = kForm.size() + kKeyDigits + kNumbers * 4;
 
@@ -69,7 +69,7 @@ std::string KernelCache::key(const CudaKernel &kernel, StringRef arch, StringRef
   return llvm::toHex(hash.final(), /*LowerCase=*/true);
 }
 
-// llvm::pruneCache() deletes only files whose names have this prefix.
+// llvm::pruneCache() deletes only files whose names begin with "llvmcache-".
 std::string KernelCache::pathOf(StringRef key) const {
   return (directory + "/llvmcache-lmc-" + key).str();
 }

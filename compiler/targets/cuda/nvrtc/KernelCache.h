@@ -26,7 +26,7 @@ public:
   // Deletes entries that are too old or too many, unless a process did so recently.
   ~KernelCache();
 
-  // Returns 64 hexadecimal digits: a hash of all that the compiled code depends on.
+  // Returns a hash of everything that the compiled code depends on, as 64 hexadecimal digits.
   static std::string key(const CudaKernel &kernel, llvm::StringRef arch, llvm::StringRef nvrtc);
 
   // find() returns the entry of `key`, or nothing. Several threads may call find() and keep().

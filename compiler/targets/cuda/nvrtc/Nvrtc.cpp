@@ -25,7 +25,7 @@ template <typename... Args> static llvm::Error error(const char *format, Args &&
 
 //===-- The library -------------------------------------------------------------------------===//
 
-// The functions of the library: X(name here, name there).
+// The functions of NVRTC that this file calls: X(member of Functions, name in the library).
 #define LMC_NVRTC_FUNCTIONS(X)                                                                     \
   X(version, nvrtcVersion)                                                                         \
   X(errorString, nvrtcGetErrorString)                                                              \

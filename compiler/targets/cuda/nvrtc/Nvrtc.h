@@ -27,13 +27,13 @@ struct Cubin {
   KernelResources resources;
 };
 
-// Returns the resources in `log`, the output of `ptxas -v` for one kernel and the functions that it
-// calls: the maximum of registers, and sums of all else. Returns nothing if either is missing.
+// Reads resources from `log`, the output of `ptxas -v` for a kernel and the functions that it
+// calls. `registers` is their maximum; other resources are sums. Returns nothing if one is missing.
 std::optional<KernelResources> parsePtxasLog(llvm::StringRef log);
 
-// Returns the line of `log` in which ptxas reports that it did not compile a kernel as written: it
-// runs products of warpgroups one after the other (C7510), adds a wait for them (C7517), or ignores
-// a limit of registers (C7508). ptxas does not fail then.
+// Returns the line of `log` in which ptxas reports, without failing, that it did not compile a
+// kernel as written. ptxas has serialized warpgroup products (C7510), added a wait for them
+// (C7517), or ignored a register limit (C7508).
 std::optional<std::string> findPtxasRefusal(llvm::StringRef log);
 
 // The library NVRTC, which is opened at run time.

@@ -28,14 +28,14 @@ static llvm::Error check(const AttentionShape &shape) {
     return refuse(formatv("heads of {0}; even sizes up to 256 have a kernel", shape.headDim));
   if (!(shape.scale > 0) || !std::isfinite(float(shape.scale)))
     return refuse(formatv("a scale of {0}", shape.scale));
-  // The kernels have 32-bit grid sizes and positions within a sequence.
+  // In the kernels, grid sizes and positions in a sequence are 32-bit integers.
   if (double(shape.batch) * double(shape.heads) * double(shape.seq) >
       double(std::numeric_limits<int32_t>::max()))
     return refuse("more than 2^31 rows of heads");
   return llvm::Error::success();
 }
 
-// Returns the shape with every pitch set, and without a window that covers the sequence.
+// Replaces each pitch of 0 by the row length, and a window of at least `seq` keys by 0 (no window).
 static AttentionShape resolved(AttentionShape shape) {
   int64_t width = shape.heads * shape.headDim, kvWidth = shape.kvHeads * shape.headDim;
   for (int64_t *pitch : {&shape.qPitch, &shape.outPitch, &shape.doutPitch, &shape.dqPitch})
@@ -49,8 +49,8 @@ static AttentionShape resolved(AttentionShape shape) {
   return shape;
 }
 
-// Returns the number of (sequence, head) pairs that the grid processes together, so that the rows
-// that they share stay in half of the L2 cache. Pairs that share a key head are never apart.
+// Returns the number of (sequence, head) pairs that the grid processes together. Their shared rows
+// should fit half of the L2 cache. Pairs with the same key head always stay together.
 static int64_t pairsTogether(AttentionPart part, const AttentionShape &shape,
                              const CudaArch &arch) {
   int64_t cache = arch.chip.cacheBytes / 2, group = shape.heads / shape.kvHeads;
@@ -69,9 +69,9 @@ static std::string real(double value) {
 }
 
 namespace {
-// The texts for one kernel of attention: its name in the device library, its hero, and its
-// parameters in the order of the launch. The kernel lacks a parameter that a shape does not use,
-// and passes nullptr to the template.
+// An attention kernel's name in the device library, its CudaKernel::hero, and its parameters in
+// launch order. If a shape does not use a parameter, the kernel does not have the parameter, and
+// passes nullptr to the device template in its place.
 struct PartText {
   const char *name, *hero;
   std::vector<llvm::StringRef> inputs, results;
@@ -241,7 +241,7 @@ CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
   kernel.source +=
       formatv("#include \"lmc/{0}{1}.cuh\"\n\n", header, tile && tile->warpgroups ? "_groups" : "");
   kernel.source += constants(part, tile, shape, arch);
-  // A static_assert compares the launch with the numbers that the device library computes.
+  // A static_assert compares the launch's grid and shared memory with those of the device library.
   const std::string types =
       isPadded(tile, shape) ? formatv("Shape, Tile, {0}", tile->headDim).str() : "Shape, Tile";
   kernel.source += formatv("\nusing Launch = lmc::Attention{0}{1}<{2}>;\n"

@@ -1,7 +1,7 @@
 // Generates the CUDA kernels of attention from templates in compiler/targets/cuda/device.
 //
-// The plan keeps attention as one command with these kernels as its launches, so that a device
-// could also call a library (cuDNN) for it.
+// In a plan, attention is one command, and these kernels are its launches. A device can therefore
+// call a library (cuDNN) instead.
 #pragma once
 
 #include "compiler/targets/cuda/CudaArch.h"
@@ -25,10 +25,10 @@ struct AttentionShape {
   int64_t window = 0; // number of keys that a query sees; 0: no window
   double scale = 1;
   bool documents = false; // true if there is an argument `starts`, i32 [batch * seq]
-  // Only for gradients: true if dq and dk are rotated back with the arguments `cos` and `sin`, f32
-  // [seq, headDim / 2]. They are then the gradients of the inputs of lm.rope.
+  // Only for gradients: true if the kernels also apply the gradient of lm.rope to dq and dk. The
+  // kernels then have the arguments `cos` and `sin`, f32 [seq, headDim / 2].
   bool rope = false;
-  // Elements from the start of one row (token) to the start of the next; 0: rows are adjacent.
+  // The number of elements between the starts of adjacent rows (tokens); 0: rows have no gap.
   int64_t qPitch = 0, kPitch = 0, vPitch = 0, outPitch = 0;
   int64_t doutPitch = 0, dqPitch = 0, dkPitch = 0, dvPitch = 0;
 };
@@ -40,11 +40,10 @@ llvm::Expected<std::vector<CudaKernel>> attentionKernels(const AttentionShape &s
                                                          const CudaArch &arch,
                                                          const std::string &name = "attention");
 
-// Returns the two kernels of the command plan::AttentionGrad, in the order to run, with the
-// arguments
+// Returns the two kernels of the command plan::AttentionGrad in launch order, with the arguments
 //   q, k, v, out, lse, dout, [starts], [cos, sin], dq, delta
 //   q, k, v, lse, dout, delta, [starts], [cos, sin], dk, dv
-// where delta, f32 [batch * seq, heads], is scratch memory. Errors: as attentionKernels.
+// The first kernel writes delta, f32 [batch * seq, heads], for the second. Errors: as above.
 llvm::Expected<std::vector<CudaKernel>>
 attentionGradKernels(const AttentionShape &shape, const CudaArch &arch,
                      const std::string &name = "attention_grad");
@@ -53,16 +52,16 @@ attentionGradKernels(const AttentionShape &shape, const CudaArch &arch,
 
 enum class AttentionPart { Forward, GradQueries, GradKeys };
 
-// Returns the parts of attention (or of its gradient), one per kernel, in the order of launches.
+// Returns the parts of attention (or of its gradient) in launch order. Each part has one kernel.
 llvm::ArrayRef<AttentionPart> partsOfAttention(bool backward);
 
 // Returns the number of matrix products that a part computes for a pair of tiles.
 int productsOf(AttentionPart part);
 
-// Returns the traffic of one launch of a part's kernel, where each byte counts once.
+// Returns the traffic of a part's kernel. A byte that is read several times counts once.
 GlobalBytes bytesOf(AttentionPart part, const AttentionShape &shape);
 
-// The masks that a variant does not support, because they would make it spill registers.
+// What a variant does not support, because its kernel would need too many registers.
 enum class AttentionLimits {
   None,
   Whole,  // documents, a last tile that is not full, heads with fewer columns than a tile
@@ -72,12 +71,12 @@ enum class AttentionLimits {
 // A variant of a tensor core kernel: its tile sizes and resources.
 struct AttentionTile {
   AttentionPart part;
-  // The sizes of a tile, and the warps of a thread block. Columns past those of a head are zeros.
+  // Tile sizes, and warps per thread block. A tile pads smaller heads with columns of zeros.
   int headDim;
   int queries, keys, warps;
   int stages; // buffers in shared memory, each for one tile or a pair of tiles
 
-  // True if registers hold a warp's rows of q (GradQueries: also of dout; GradKeys: of k and v).
+  // True if registers hold a warp's rows: Forward q, GradQueries q and dout, GradKeys k and v.
   bool inRegisters;
   int blocks;    // thread blocks per SM that the launch bounds request
   int registers; // registers per thread, maximum over masks and architectures
@@ -92,9 +91,9 @@ llvm::ArrayRef<AttentionTile> attentionTiles();
 
 inline constexpr int kLargestTileHeadDim = 256;
 
-// Returns the columns of the tiles for heads of this size; 0 if there are none. headDim must be a
-// multiple of 8 (16 bytes), the unit in which tiles are copied. Beyond 128, it must be a multiple
-// of 16: others need too many registers for RoPE.
+// Returns the number of columns of the tiles for heads of this size, or 0 if no tiles fit. headDim
+// must be a multiple of 8, because tiles are copied in units of 16 bytes. Above 128, it must be a
+// multiple of 16, because RoPE would need too many registers for other sizes.
 int tileHeadDim(int64_t headDim);
 
 // Returns the dynamic shared memory of a thread block, in bytes.
@@ -115,7 +114,7 @@ bool hasTiles(const AttentionShape &shape);
 const AttentionTile *chooseAttentionTile(AttentionPart part, const AttentionShape &shape,
                                          const CudaArch &arch);
 
-// The warps of a thread block of the plain kernels, and the maximum of registers per thread.
+// The warps per thread block of a plain kernel, and its maximum number of registers per thread.
 inline constexpr int kPlainWarps = 8, kPlainRegisters = 128;
 int64_t plainSharedBytes(const AttentionShape &shape);
 

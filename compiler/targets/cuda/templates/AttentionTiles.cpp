@@ -1,8 +1,8 @@
 // Chooses the tile size of a flash attention kernel for a shape, by a cost model.
 //
-// A step multiplies one tile of queries with one tile of keys. It keeps five units of an SM busy
-// for some clock cycles each. With queries, keys and headDim (of the tile) and products (the number
-// of matrix products per step), these are:
+// A step multiplies one tile of queries with one tile of keys. It uses five units of an SM. The
+// table gives the clock cycles for which each unit is busy. queries, keys and headDim are the sizes
+// of the tile, and products is the number of matrix products per step.
 //   tensor cores   2 products queries keys headDim / (FLOPs per clock)
 //   shared memory  512 bytes per ldmatrix and the two tiles that are copied, at 128 bytes per clock
 //   L2 cache       the two tiles that are copied, at chip.cacheBytesPerClock for all SMs
@@ -11,9 +11,9 @@
 // With w warps on each of the SM's four schedulers, the busiest unit hides all but 1/w of the
 // cycles of the other units:
 //   step = most + (sum - most) / w
-// where `most` and `sum` are the maximum and the sum over the units. A measured factor,
-// chip.attentionShare, corrects this. A block takes steps x `step` cycles, times the number of
-// blocks that share its SM. The blocks start in order, each at the first free place on the GPU.
+// `most` is the number of cycles of the busiest unit; `sum` adds up all units. `step` is corrected
+// by a measured factor, chip.attentionShare. A thread block takes (number of its steps) x `step` x
+// (number of blocks on its SM) cycles. Each block starts, in order, once an SM has room.
 //
 // Plain kernels (attention_plain.cuh): in a step, a warp computes the scores of its row with the 32
 // rows of a tile. Two units overlap as above: shared memory serves one instruction of a warp (a
@@ -26,16 +26,17 @@
 //                                       multiply-adds
 //   for the copy of the next two tiles  8 columns stores
 //   for all else                        about 60, which do not use shared memory
-// The blocks are short and many, so the model takes all SMs as busy until the end.
+// The blocks are short and many, so the model assumes that all SMs are busy until the end.
 //
-// Warpgroups: products and copies run beside the threads, so a step has two sides, which w
-// warpgroups on an SM overlap as above:
+// Warpgroups: matrix products and copies run at the same time as other instructions. A step
+// therefore has two parts, which w warpgroups on an SM overlap as above:
 //   products   the busiest of tensor cores, of shared memory (the factors that the products read,
 //              2048 bytes for 64 rows and 16 terms, and the two tiles that are copied) and of the
 //              L2 cache
 //   threads    exponentials and instructions, one after the other
-// A factor of 661/570 is what FlashAttention-3 loses on an H100 if all warps copy, as here, instead
-// of one (Shah et al., arXiv:2407.08608, table 2). No GPU has run it yet.
+// All warps copy here. FlashAttention-3 gets slower by a factor of 661/570 on an H100 if no warp is
+// reserved for copies (Shah et al., arXiv:2407.08608, table 2). The model uses this factor
+// unmeasured.
 #include "compiler/targets/cuda/templates/AttentionTemplates.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -48,11 +49,11 @@
 namespace lmc::codegen {
 
 namespace {
-// The numbers that differ between the three kernels (forward, GradQueries, GradKeys).
+// The numbers of the cost model that depend on the kernel (Forward, GradQueries, GradKeys).
 struct PartModel {
   int scoreProducts; // matrix products per pair of tiles that give scores: sums over headDim
   int sumProducts;   // matrix products per pair of tiles that add rows, weighted by scores
-  // Instructions per thread and score besides mma and ldmatrix, counted in sm_90a code.
+  // Thread instructions per score, without mma and ldmatrix, as counted in sm_90a code.
   double instructions;
 
   int products() const { return scoreProducts + sumProducts; }
@@ -102,7 +103,7 @@ static bool isInPairs(const AttentionTile &tile) {
 int64_t sharedBytesOf(const AttentionTile &tile, const AttentionShape &shape) {
   const int64_t words = shape.window > 0 || shape.documents ? 3 : 2;
   const int64_t pairBytes = isInPairs(tile) ? 4 * tile.queries * tile.keys : 0;
-  // Tiles of warpgroups are panels of 64 columns, and start at multiples of 1024 bytes.
+  // A warpgroup's tile is stored in panels of 64 columns. It starts at a multiple of 1024 bytes.
   const int64_t rowBytes =
       tile.warpgroups ? 128 * int64_t(llvm::divideCeil(tile.headDim, 64)) : 2 * tile.headDim;
   const int64_t padding = tile.warpgroups ? 1024 : 0;
@@ -111,7 +112,7 @@ int64_t sharedBytesOf(const AttentionTile &tile, const AttentionShape &shape) {
   case AttentionPart::Forward:
     return padding + queryBytes + tile.stages * keyBytes;
   case AttentionPart::GradQueries:
-    // Warpgroups keep lse in registers.
+    // Warpgroups keep lse in registers, not in shared memory.
     return padding + 2 * queryBytes + 2 * tile.stages * keyBytes +
            (tile.warpgroups ? 1 : 2) * 4 * tile.queries;
   case AttentionPart::GradKeys:
@@ -121,7 +122,7 @@ int64_t sharedBytesOf(const AttentionTile &tile, const AttentionShape &shape) {
   llvm_unreachable("a part of attention");
 }
 
-// Returns the steps of tile `t`: the tiles of the other side (keys, or queries) that it visits.
+// Returns the number of steps of tile `t`: the key tiles (GradKeys: query tiles) that it visits.
 static int64_t stepsOf(const AttentionTile &tile, const AttentionShape &shape, int64_t t) {
   if (tile.part == AttentionPart::GradKeys) {
     int64_t first = t * tile.keys, last = std::min(first + tile.keys, shape.seq) - 1;
@@ -134,7 +135,7 @@ static int64_t stepsOf(const AttentionTile &tile, const AttentionShape &shape, i
   return last / tile.keys + 1 - lowest / tile.keys;
 }
 
-// Returns the cycles of a step with `busy` cycles per unit, and `warps` warps on each scheduler.
+// Returns the cycles of a step whose unit i is busy for busy[i] cycles, with `warps` per scheduler.
 static double overlapped(llvm::ArrayRef<double> busy, double warps) {
   double sum = 0, most = 0;
   for (double clocks : busy) {
@@ -177,8 +178,8 @@ static double clocksOfStep(const AttentionTile &tile, const CudaChip &chip, int6
   return overlapped(busy, double(resident) * tile.warps / 4) * chip.attentionShare;
 }
 
-// Returns the time at which the last block ends. `count` blocks of each of `lengths` start in this
-// order, each at the first of `places` that becomes free.
+// Returns the time at which the last thread block ends. For each of `lengths`, `count` blocks
+// start, in this order. At most `places` blocks run at a time.
 static double endOf(llvm::ArrayRef<double> lengths, int64_t count, int64_t places) {
   std::priority_queue<double, std::vector<double>, std::greater<>> free;
   double end = 0;
@@ -234,7 +235,7 @@ double plainClocks(AttentionPart part, const AttentionShape &shape, const CudaAr
       residentBlocks(arch, 32 * kPlainWarps, kPlainRegisters, unsigned(plainSharedBytes(shape)));
   const double warpStep = overlapped(busy, double(resident) * kPlainWarps / 4);
 
-  // A block has as many steps as a tile of this size.
+  // A block of the plain kernel has as many steps as a tile with these sizes.
   AttentionTile rows{};
   rows.part = part;
   rows.queries = byKeys ? 32 : kPlainWarps;

@@ -1,4 +1,4 @@
-// The launches and the scratch memory of commands that template kernels compute.
+// Returns the launches and the scratch memory of commands whose kernels come from templates.
 #pragma once
 
 #include "compiler/targets/cuda/CudaArch.h"
@@ -11,7 +11,7 @@
 
 namespace lmc::codegen {
 
-// A launch of a kernel, whose arguments do not include null inputs.
+// A launch of a kernel. If a value in `inputs` is null, the kernel has no argument for it.
 struct TemplateLaunch {
   CudaKernel kernel;
   llvm::SmallVector<mlir::Value> inputs, results;
@@ -30,13 +30,13 @@ mlir::RankedTensorType scratchOf(kern::RouteOp op);
 mlir::RankedTensorType scratchOf(kern::SortRowsOp op);
 mlir::RankedTensorType scratchOf(kern::ScatterAddOp op);
 
-// Returns a launch on the command's operands except the workspace, in the order of its table.
+// Returns a launch with all operands of the command except its scratch memory.
 TemplateLaunch onOperands(CudaKernel kernel, CommandOpInterface op);
 
 // Returns the type of a scratch memory of `bytes` bytes.
 mlir::RankedTensorType bytesType(mlir::Operation *op, int64_t bytes);
 
-// Returns the type of an operand's tensor (kern), or of the tensor in its slice (plan).
+// Returns the type of the tensor that a kern op's operand is, or that a plan op's slice holds.
 inline mlir::RankedTensorType contentOf(mlir::Value operand) {
   if (auto slice = mlir::dyn_cast<plan_ir::SliceType>(operand.getType()))
     return slice.getContent();

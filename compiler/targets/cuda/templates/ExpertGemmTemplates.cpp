@@ -14,9 +14,9 @@ namespace {
 constexpr int64_t kExpertTile = ExpertGemmShape::kTile, kExpertSlice = 32, kExpertStages = 4;
 constexpr uint32_t kExpertThreads = 256;
 
-// On an H100, with 131072 rows of 2048 elements and 64 experts, tiles of 128 x 256 with 4 slices in
-// shared memory reach 680 TFLOP/s, 128 x 128 with 6 slices 540, and 128 x 128 with 3 slices and two
-// blocks on an SM 512 (bench/results/gpu-2026-11-26-h100.md).
+// On an H100 (131072 rows of 2048 elements, 64 experts), tiles of 128 x 256 with 4 slices in shared
+// memory reach 680 TFLOP/s. Tiles of 128 x 128 reach 540 TFLOP/s with 6 slices, and 512 with 3
+// slices and two blocks per SM (bench/results/gpu-2026-11-26-h100.md).
 constexpr int64_t kGroupSlice = 64;
 struct GroupTile {
   int64_t columns, stages;
@@ -26,7 +26,7 @@ constexpr GroupTile kWideGroup = {ExpertGemmShape::kGroupColumns, 4}, kNarrowGro
 bool usesGroups(const ExpertGemmShape &shape) { return shape.isTiled() && shape.warpgroups; }
 bool isPersistent(const ExpertGemmShape &shape) { return usesGroups(shape) && shape.blocks > 0; }
 
-// `columns` is the number of columns of the result (for the gradient: `inner`).
+// `columns` is the number of columns of the result. The gradient d has shape.inner columns.
 GroupTile groupTileOf(int64_t columns) {
   return columns > kNarrowGroup.columns ? kWideGroup : kNarrowGroup;
 }
@@ -47,7 +47,7 @@ uint32_t sharedBytesOf(const ExpertGemmShape &shape, GroupTile group) {
                          : uint32_t(2 * 32 * 33 * elementBytes(shape.sumType()));
 }
 
-// Returns what both kernels have in common. `columns` is that of the result.
+// Returns a kernel without its grid and traffic. `columns` is the number of columns of the result.
 CudaKernel expertKernelOf(const ExpertGemmShape &shape, int64_t columns, const std::string &name,
                           const char *hero, const std::string &comment, const char *function,
                           const char *parameters, const char *arguments) {

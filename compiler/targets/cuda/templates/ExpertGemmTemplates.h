@@ -6,26 +6,26 @@
 
 namespace lmc::codegen {
 
-// The shape of the products: x [rows, inner], w [experts, columns, inner] ([experts, inner,
-// columns] if `transposed`), y [rows, columns], all of `type`; offsets i32 [experts + 1]. The
-// gradient: dy [rows, columns], x [rows, inner], d [experts, columns, inner] in sumType().
+// The shape of y = x w^T: x [rows, inner], w [experts, columns, inner] ([experts, inner, columns]
+// if `transposed`), y [rows, columns], all of `type`; offsets i32 [experts + 1]. The gradient of w
+// has dy [rows, columns], x [rows, inner], d [experts, columns, inner] in sumType().
 struct ExpertGemmShape {
   int64_t rows = 0, experts = 0, inner = 0, columns = 0;
   DataType type = DataType::BF16;
   bool transposed = false; // never true for the gradient
   bool accumulate = false; // only for the gradient: true if it is added to d
   bool warpgroups = false; // true if wgmma (only on sm_90a) computes the products if isTiled()
-  // Maximum of blocks if they stay on their SMs (only with warpgroups); 0: one block per tile.
+  // The number of persistent thread blocks (only with warpgroups); 0: one block per tile.
   int64_t blocks = 0;
 
   DataType sumType() const { return type == DataType::F64 ? DataType::F64 : DataType::F32; }
-  // Rows and columns of a tile with and without tensor cores; maximum of columns with warpgroups.
+  // Tile sizes: with tensor cores, without them, and the maximum number of columns with wgmma.
   static constexpr int64_t kTile = 128, kPlainTile = 32, kGroupColumns = 256;
   // True if tensor cores compute the products.
   bool isTiled() const { return type == DataType::BF16 && inner % 8 == 0 && columns % 8 == 0; }
 };
 
-// Returns the kernel of y; arguments x, w, offsets, y. Its traffic assumes a row per expert.
+// Returns the kernel of y; arguments x, w, offsets, y. Its traffic counts every expert's matrix.
 CudaKernel expertGemmKernel(const ExpertGemmShape &shape);
 
 // Returns the kernel of the gradient of the matrices, with the arguments dy, x, offsets, d.

@@ -9,7 +9,7 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-// Returns the shape of a router, from operands that its op and its gradient's op both have.
+// Returns the fields of a router's shape that its op and the op of its gradient share.
 template <typename Op> RouteShape routeShapeOf(Op op) {
   RankedTensorType logits = contentOf(op.getLogits());
   return {.tokens = logits.getDimSize(0),
@@ -21,7 +21,7 @@ template <typename Op> RouteShape routeShapeOf(Op op) {
           .scale = op.getScale().convertToDouble()};
 }
 
-// Returns the fields on which the size of the sort's scratch memory depends.
+// Returns a shape with the fields that ExpertRowsShape::sortBytes() reads.
 template <typename Op> ExpertRowsShape sortShapeOf(Op op) {
   return {.tokens = contentOf(op.getExperts()).getDimSize(0),
           .chosen = contentOf(op.getExperts()).getDimSize(1),
@@ -52,7 +52,7 @@ ExpertGemmShape expertShapeOf(Value x, Value y, Value offsets, const CudaArch &a
           .warpgroups = arch.hasWarpgroups()};
 }
 
-// A row of `y` is half as long as a row of x.
+// The shape has the columns of `y`, which are half of those of x.
 ExpertRowsShape swigluShapeOf(Value y, Value offsets) {
   return {contentOf(y).getDimSize(0), 1, contentOf(offsets).getDimSize(0) - 1,
           contentOf(y).getDimSize(1), *dataTypeOf(contentOf(y).getElementType())};

@@ -18,10 +18,10 @@ TokenSortTiles sortOf(const ExpertRowsShape &shape) {
   return tokenSortTiles(shape.choices(), shape.experts);
 }
 
-// Returns the number of blocks with a warp for each of `rows` rows.
+// Returns the number of thread blocks that have one warp for each of `rows` rows.
 int64_t blocksOf(int64_t rows) { return int64_t(divideCeil(rows, kRowWarps)); }
 
-// Prints a kernel. In `parameters`, {0} is the type of rows and {1} the type of weights.
+// Returns a kernel. In `parameters`, {0} stands for the type of rows, and {1} for that of weights.
 CudaKernel rowsKernel(const ExpertRowsShape &shape, const char *hero, const std::string &comment,
                       const std::string &parameters, const std::string &call, int64_t blocks,
                       GlobalBytes bytes) {

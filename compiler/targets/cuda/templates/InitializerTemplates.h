@@ -13,7 +13,7 @@
 
 namespace lmc::codegen {
 
-// What an initializer kernel's text fixes. Other values, such as seeds and sizes, are arguments.
+// What is fixed in an initializer kernel's source. Seeds, sizes and other values are arguments.
 struct InitializerShape {
   lm::InitKind kind = lm::InitKind::Constant; // never None or Zeros (no kernel); Ones is Constant
   DataType destination = DataType::F32;       // element type of the variable
@@ -24,10 +24,10 @@ struct InitializerShape {
 // Returns a text that identifies the shape.
 std::string initializerKey(const InitializerShape &shape);
 
-// Returns the kernel `name`; arguments the record, the source (only for CopyOf), the result.
+// Returns the kernel `name`; arguments: InitializerRecord, source (only for CopyOf), result.
 CudaKernel initializerKernel(const InitializerShape &shape, const std::string &name);
 
-// Returns the traffic of a launch for `elements` elements. CudaKernel::bytes is empty.
+// Returns the traffic of a launch that writes `elements` elements. CudaKernel::bytes stays 0.
 GlobalBytes initializerBytes(const InitializerShape &shape, int64_t elements);
 
 // Returns the shape for `init`, the initializer of a plan.variable or of a part of one, with
@@ -36,7 +36,7 @@ GlobalBytes initializerBytes(const InitializerShape &shape, int64_t elements);
 std::optional<InitializerShape> initializerShape(lm::InitAttr init, mlir::Type destination,
                                                  mlir::Type source);
 
-// Returns the initializer kernels of a plan's variables, each once, with its initializerKey().
+// Returns each initializer kernel that a plan's variables need, once, after its initializerKey().
 std::vector<std::pair<std::string, CudaKernel>> initializerKernels(mlir::ModuleOp plan);
 
 } // namespace lmc::codegen

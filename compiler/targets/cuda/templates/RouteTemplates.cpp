@@ -15,7 +15,7 @@ namespace {
 // As in route.cuh.
 constexpr int64_t kRouteThreads = 256, kRouteWarps = 8, kRouteTokens = 64;
 
-// Prints a kernel. In `parameters`, {0} is the type of logits and {1} the type of sums.
+// Returns a kernel. In `parameters`, {0} stands for the type of logits, and {1} for that of sums.
 CudaKernel routeKernel(const RouteShape &shape, const char *hero, const std::string &comment,
                        const std::string &parameters, const std::string &call, int64_t blocks) {
   CudaKernel kernel;

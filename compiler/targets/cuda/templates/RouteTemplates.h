@@ -9,7 +9,7 @@
 namespace lmc::codegen {
 
 // The shape of a router: logits [tokens, experts] of `type`; experts i32 and weights [tokens,
-// chosen], counts and mass [experts] in realType(). At most 32 choices and 1023 experts.
+// chosen], counts and mass (sums of p) [experts] in realType(). At most 32 choices, 1023 experts.
 struct RouteShape {
   int64_t tokens = 0, experts = 0, chosen = 0;
   DataType type = DataType::BF16;
@@ -19,15 +19,15 @@ struct RouteShape {
   double scale = 1;                   // factor of the weights
 
   DataType realType() const { return type == DataType::F64 ? DataType::F64 : DataType::F32; }
-  // The bytes of the workspace, which holds the sums of thread blocks.
+  // Returns the size in bytes of the workspace, which holds the sums of each thread block.
   int64_t workspaceBytes() const;
 };
 
-// Returns the kernels in the order to run. Arguments of the first: logits, bias (only with
-// shape.bias), weights, experts, workspace; of the second: workspace, counts, mass.
+// Returns the two kernels in launch order. Arguments of the first: logits, bias (if shape.bias),
+// weights, experts, workspace. Arguments of the second: workspace, counts, mass.
 std::vector<CudaKernel> routeKernels(const RouteShape &shape);
 
-// The gradient's kernel; arguments logits, experts, dweights, dmass (with shape.mass), dlogits.
+// Returns the gradient's kernel; arguments logits, experts, dweights, dmass (if any), dlogits.
 CudaKernel routeGradKernel(const RouteShape &shape);
 
 } // namespace lmc::codegen

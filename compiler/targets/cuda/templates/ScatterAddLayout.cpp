@@ -6,8 +6,8 @@
 
 using namespace lmc::codegen;
 
-// The minimum and maximum of bits per digit of the radix sort. With more bits, the counters of a
-// block's 8 warps would exceed the 48 KiB of shared memory that every GPU gives a block.
+// The maximum and minimum number of bits per digit of the radix sort. With 11 bits, the counters of
+// a block's 8 warps would take 64 KiB. Some GPUs give a block only 48 KiB of shared memory.
 static constexpr int64_t kMaxDigitBits = 10, kFewestDigitBits = 5;
 static constexpr int64_t kMaxItems = 16; // positions per thread, limited by registers
 
@@ -16,7 +16,7 @@ TokenSortTiles lmc::codegen::tokenSortTiles(int64_t rows, int64_t largest) {
   int64_t keyBits = llvm::Log2_64(uint64_t(std::max<int64_t>(largest, 1))) + 1;
   sort.passes = llvm::divideCeil(keyBits, kMaxDigitBits);
   sort.digitBits = std::max<int64_t>(kFewestDigitBits, llvm::divideCeil(keyBits, sort.passes));
-  // Every tile reads the digit counts of all tiles. About 32 tiles keep this cheap.
+  // Every tile reads the digit counts of all tiles. With about 32 tiles, these reads are cheap.
   int64_t items = 1;
   while (items < kMaxItems && rows > 32 * sort.threads * items)
     items *= 2;

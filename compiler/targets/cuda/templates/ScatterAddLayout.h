@@ -1,11 +1,11 @@
-// The sizes by which kern.scatter_add on a CUDA device divides its work: of its sort, of its sums,
-// and of the arrays in its workspace. compiler/targets/cuda/device/scatter_add.cuh has the kernels.
+// How kern.scatter_add divides its work on a CUDA device: the sizes of its sort, of its sums, and
+// of the arrays in its workspace. The kernels are in compiler/targets/cuda/device/scatter_add.cuh.
 //
-// A radix sort orders the tokens by id, stably, the least significant digit first. Each pass of the
-// sort (one digit) has two kernels: the first counts the digits of each tile of positions, the
-// second moves the tile's (key, token) pairs. Then each warp sums `range` sorted positions of some
-// columns, one run of equal ids after the other. If a run began in an earlier range, its sum goes to
-// a row of `partials`. A last kernel adds these rows to the result in ascending order.
+// A stable radix sort orders the tokens by id, least significant digit first. Each pass sorts by
+// one digit with two kernels: the first counts the digits in each tile of positions, the second
+// moves the (key, token) pairs. Then each warp takes `range` sorted positions and some columns, and
+// adds up the rows of each run of equal ids. If a run began in an earlier range, its sum goes to a
+// row of `partials`. A last kernel adds these rows to the result in ascending order.
 #pragma once
 
 #include <cstdint>
@@ -20,19 +20,19 @@ struct TokenSortTiles {
   int64_t digitBits = 0;                  // bits per digit, 5 to 10
   int64_t passes = 0; // number of passes; passes * digitBits bits can hold every key
 
-  // The bytes of the digit counts, u32 [tiles, 2^digitBits].
+  // Returns the size in bytes of the digit counts, u32 [tiles, 2^digitBits].
   int64_t countBytes() const { return tiles << (digitBits + 2); }
 };
 
-// Returns the sizes for `rows` keys from 0 to `largest`. Both are below 2^31.
+// Returns the sizes for `rows` keys in 0..`largest`. `rows` and `largest` must be below 2^31.
 TokenSortTiles tokenSortTiles(int64_t rows, int64_t largest);
 
 // The keys of the sort are 0..vocabulary. An id outside of the vocabulary has the key `vocabulary`.
 struct ScatterAddLayout : TokenSortTiles {
   int64_t range = 64; // number of sorted positions that one warp sums
   int64_t ranges = 0;
-  // Offsets of arrays in the workspace, in bytes, multiples of 64. Pass p writes keys[p % 2] and
-  // tokens[p % 2], each u32 [rows].
+  // Byte offsets of arrays in the workspace, multiples of 64. Even passes write keys[0] and
+  // tokens[0], odd passes write keys[1] and tokens[1]; each is u32 [rows].
   int64_t keys[2] = {0, 0}, tokens[2] = {0, 0};
   int64_t counts = 0;   // digit counts, u32 [tiles, 2^digitBits]
   int64_t partials = 0; // partial sums, f32 or f64 [ranges, columns]; row 0 is unused

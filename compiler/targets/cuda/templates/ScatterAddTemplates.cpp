@@ -147,7 +147,7 @@ private:
   }
   std::string words(int64_t offset) const { return at(offset, "lmc::u32"); }
   std::string sums(int64_t offset) const { return at(offset, cudaName(shape.sumType())); }
-  // Returns the number of thread blocks that have at least `warps` warps together.
+  // Returns the minimum number of thread blocks that have `warps` warps in sum.
   static int64_t blocksOf(int64_t warps) { return llvm::divideCeil(warps, kWarps); }
 
   const ScatterAddShape &shape;

@@ -23,8 +23,8 @@ struct ScatterAddShape {
 
 enum class ScatterAddOperand { Ids, X, Workspace, D };
 
-// One launch of the command plan::ScatterAdd. The kernel only reads the first `inputs` of its
-// `args`. The workspace has layout().bytes bytes at a multiple of 64, with any contents.
+// One launch of the command plan::ScatterAdd. The kernel does not write the first `inputs` of its
+// `args`. The workspace has layout().bytes bytes, is aligned to 64, and may contain anything.
 struct ScatterAddLaunch {
   CudaKernel kernel;
   std::vector<ScatterAddOperand> args;
@@ -32,9 +32,9 @@ struct ScatterAddLaunch {
 };
 
 // Returns the launches in the order to run. Their traffic depends on the ids. CudaKernel::bytes
-// assumes that all ids are in the vocabulary and as different as possible, and that no run of equal
-// ids lies in two ranges. Then each row of x is read once, each row of d is written once, and each
-// pass of the sort reads the keys twice and writes every pair. Reads from caches do not count.
+// assumes that all ids are in the vocabulary, that as few as possible are equal, and that no run of
+// equal ids lies in two ranges. Then each row of x is read once, each row of d is written once, and
+// each pass of the sort reads the keys twice and writes every pair. Reads from caches do not count.
 //
 // Two shapes may share a kernel that depends only on a part of the shape.
 std::vector<ScatterAddLaunch> scatterAddKernels(const ScatterAddShape &shape);

@@ -10,7 +10,7 @@ using llvm::formatv;
 namespace {
 
 constexpr uint32_t kThreads = 256;
-// Tiles of 128 x kColumns, with kStages slices of 64 in shared memory, in bands of kBand tiles.
+// Tile sizes, the number and the depth of slices in shared memory, and plainGemm's Shape::band.
 // bench/gpu/products.cu tries other tiles.
 constexpr int64_t kRows = 128, kColumns = 256, kStages = 4, kSlice = 64, kBand = 8;
 
@@ -56,7 +56,7 @@ CudaKernel wholeKernel(const SwigluGemmShape &shape, const std::string &name, co
       formatv(", inner = {0}, blocks = {1}, band = {2}", shape.inner, blocks, kBand), parameters,
       formatv("{0}<Shape, {1}, {2}>({3})", function, kColumns, kStages, arguments));
   kernel.grid = {uint32_t(blocks), 1, 1};
-  // + 1024: tiles start at multiples of 1024 bytes.
+  // The last 1024 bytes let tiles start at multiples of 1024 bytes.
   kernel.sharedBytes = uint32_t(kStages * (kRows + kColumns) * kSlice * 2 + 1024);
   return kernel;
 }

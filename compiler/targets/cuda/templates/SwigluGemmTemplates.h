@@ -1,4 +1,4 @@
-// Generates the kernels of a product and SwiGLU, or its gradient, from swiglu.cuh, swiglu_gemm.cuh.
+// Generates kernels of matrix products with SwiGLU or its gradient (swiglu.cuh, swiglu_gemm.cuh).
 #pragma once
 
 #include "compiler/targets/cuda/CudaKernel.h"
@@ -13,11 +13,11 @@ struct SwigluGemmShape {
   bool both = true;   // true: also stores gu; for the gradient: also stores a
   int64_t blocks = 1; // maximum number of blocks: the number of SMs of the GPU
 
-  // True if the kernels exist: rows of all matrices are multiples of 16 bytes.
+  // True if there are kernels for this shape: matrix rows must be multiples of 16 bytes long.
   bool isTiled() const { return inner % 8 == 0 && columns % 8 == 0; }
 };
 
-// The two ways: `rows` follows a library's product, `whole` computes all by warpgroups.
+// `rows` runs after a library's matrix product; `whole` also computes the product (warpgroups).
 struct SwigluGemmKernels {
   CudaKernel rows;  // arguments: gu, a; of the gradient: d, gu, dgu, a
   CudaKernel whole; // arguments: x, w, gu, a; of the gradient: dy, w, gu, dgu, a
