@@ -9,8 +9,8 @@
 
 namespace lmc {
 
-// Changes valid UTF-8 to valid UTF-8; an empty text stays empty. Sets `cutBegin` if the first
-// character of the result does not come from the old one. Metaspace's "first" needs this.
+// Changes valid UTF-8 to valid UTF-8; an empty text stays empty. Sets `cutBegin` if the result's
+// first character does not come from the first one of `text`. Metaspace's "first" needs this.
 using Normalizer = std::function<Result<void>(std::string &text, bool &cutBegin)>;
 
 Normalizer makeNormalForm(NormalForm form);

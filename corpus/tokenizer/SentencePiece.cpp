@@ -67,7 +67,7 @@ private:
   Result<void> initializeBpe();
   void initializeUnigram();
   void normalize(std::string_view text, std::string &result) const;
-  // Normalizes the beginning of `text`. Returns the result and how many bytes it replaces.
+  // Normalizes the front of `text`. Returns the result, and how many bytes of `text` it replaces.
   std::pair<std::string_view, size_t> normalizeFront(std::string_view text) const;
 };
 
@@ -174,7 +174,7 @@ Result<void> SentencePiece::initializeBpe() {
         extra.push_back(std::move(character));
     }
   }
-  // Each division of a piece into two symbols is a merge. The piece's score decides its rank.
+  // Each division of a piece into two symbols is a merge, with a rank by the piece's score.
   const std::vector<float> order(scores.begin(), scores.end());
   struct Pair {
     uint32_t left, right;

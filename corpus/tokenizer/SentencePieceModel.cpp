@@ -24,7 +24,7 @@ struct Field {
   float real() const { return std::bit_cast<float>(static_cast<uint32_t>(value)); }
 };
 
-// Calls read(field) for each field. Returns false if it is damaged, or read() returns false.
+// Calls read() for each field. Returns false if `message` is damaged, or once read() fails.
 bool eachField(std::string_view message, const std::function<bool(const Field &)> &read) {
   const auto varint = [&](uint64_t &value) {
     value = 0;

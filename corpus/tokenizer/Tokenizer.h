@@ -14,7 +14,7 @@
 
 namespace lmc {
 
-// How to encode the text of a special token ("<|endoftext|>") or of a border token, if found:
+// How to encode a special token, such as "<|endoftext|>", or a border token that a text contains:
 //   Text   It is encoded as any other text, so no text can forge a special token.
 //   Parse  It becomes the id of the special token.
 //   Error  encode() returns an Error.

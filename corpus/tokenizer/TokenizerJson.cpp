@@ -31,7 +31,7 @@ std::string typeOf(const JsonNode &node) {
   return node.at("type").text();
 }
 
-// Returns true if a component has the type `name`. Its other keys than `keys` are errors.
+// Returns true if a component has the type `name`. Keys besides `keys` are then errors.
 bool isType(const JsonNode &node, std::string_view name,
             std::initializer_list<std::string_view> keys) {
   if (typeOf(node) != name)

@@ -66,8 +66,8 @@ bool lmc::dist::isUnfinished(Value value) {
   return op && isAsync(op);
 }
 
-// Checks dimension 0 of the result: that of the input, times the number of ranks (all-gather),
-// divided by it (reduce-scatter), or unchanged. Checks who reads an unfinished result.
+// Checks that dimension 0 of the result has the size of the input's, times (all-gather) or divided
+// by (reduce-scatter) the number of ranks. Checks which ops read the result of an async collective.
 template <typename Op> static LogicalResult verifyCollective(Op op) {
   auto mesh = SymbolTable::lookupNearestSymbolFrom<MeshOp>(op, op.getMeshAttr());
   if (!mesh)
@@ -97,7 +97,7 @@ LogicalResult AllReduceOp::verify() { return verifyCollective(*this); }
 LogicalResult WaitOp::verify() {
   if (!isUnfinished(getStarted()))
     return emitOpError("waits for what no async collective has started");
-  // All collectives but the all-reduce, which works in place, read their inputs until they end. The
+  // The all-reduce works in place. All other collectives read their inputs until they end, so the
   // wait must name these inputs.
   for (Operation *op = getStarted().getDefiningOp(); op;) {
     Value input = op->getOperand(0);

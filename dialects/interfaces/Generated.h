@@ -1,4 +1,4 @@
-// Includes the headers that the code which mlir-tblgen generates for a dialect needs.
+// Includes the headers that a dialect's generated code (by mlir-tblgen) needs.
 #pragma once
 
 #include "dialects/interfaces/Step.h"

@@ -1,4 +1,4 @@
-// The name in a location: the part of the model that an op belongs to.
+// The name in an op's location. It says to which part of the model the op belongs.
 #pragma once
 
 #include "mlir/IR/Location.h"

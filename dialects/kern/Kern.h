@@ -12,15 +12,15 @@
 
 namespace lmc::kern {
 
-// A tensor that is a part of a result, and the affine map from its indices to those of the result.
+// A tensor that is a part of a result. `place` maps the tensor's indices to those of the result.
 struct ResultPart {
   mlir::Value value;
   mlir::AffineMap place;
 };
 
-// Returns the tensors of one shape that tensor.insert_slice inserts into `value`, a value of a
-// fusion's region, one after the other along one dimension. If there are none, returns the value
-// itself. Returns nothing if the parts leave gaps or overlap.
+// Returns the tensors that tensor.insert_slice ops insert into `value`, which is in a fusion's
+// region. If there are none, returns `value` itself. Returns nothing unless the tensors have one
+// shape and fill `value` along one dimension, without gaps or overlaps.
 llvm::SmallVector<ResultPart> partsOfResult(mlir::Value value);
 
 // Returns `name` if no symbol has this name, else the first of name_2, name_3, ... that is free.

@@ -17,7 +17,7 @@ static LogicalResult expectShape(Operation *op, Value value, ArrayRef<int64_t> s
   return error << "]";
 }
 
-// Fails unless `values` have the type in which values of the type of `like` are computed.
+// Fails unless `values` are f64 exactly if `like` is f64.
 static LogicalResult expectReal(Operation *op, Value like, ValueRange values) {
   const bool isDouble = tensorTypeOf(like).getElementType().isF64();
   for (Value value : values)
@@ -84,7 +84,7 @@ LogicalResult TakeRowsGradOp::verify() {
   return expectShape(*this, getDy(), {rows, extent(getResult(), 1)}, "dy");
 }
 
-// Verifies what combine_rows, whose result is `out`, and its gradient have in common.
+// Verifies the shapes that combine_rows and its gradient share. `out`: the result or its gradient.
 template <typename Op> static LogicalResult verifyCombineRows(Op op, Value out, StringRef what) {
   const int64_t tokens = extent(op.getWeights(), 0), choices = tokens * extent(op.getWeights(), 1);
   const int64_t rows = extent(op.getRows(), 0);
@@ -132,7 +132,7 @@ LogicalResult ExpertLinearGradOp::verify() {
                      "result");
 }
 
-// Fails unless `x` is [rows, 2 n], for `y` [rows, n] that is computed from its two halves.
+// Fails unless `x`, from whose halves `y` is computed, has the rows of `y` and twice its columns.
 static LogicalResult expectHalves(Operation *op, Value x, Value offsets, Value y, StringRef what) {
   const RankedTensorType rows = tensorTypeOf(y), halves = tensorTypeOf(x);
   if (extent(offsets, 0) < 2)

@@ -392,7 +392,7 @@ LogicalResult ScaleOp::verify() {
   return success();
 }
 
-// Verifies the result of a norm of `values`: its type is that of sums (f32; f64 for f64).
+// Verifies the element type of `norm`, the norm of `values`: f64 for f64 values, else f32.
 static LogicalResult verifyNorm(Operation *op, ValueRange values, Value norm) {
   if (values.empty())
     return op->emitOpError("needs an operand");
@@ -465,7 +465,7 @@ int64_t AdamW8bitOp::getNumSums(RankedTensorType parameter) {
   return parameter.getNumElements() / kBlock;
 }
 
-// Only matrices get 8-bit moments: vectors (norms and biases) are small and matter much.
+// Only matrices get 8-bit moments. Vectors (norms and biases) are small and need more precision.
 bool AdamW8bitOp::takes(const SteppedParameter &parameter) {
   return !parameter.keepsF32Moments && parameter.type.getRank() == 2 &&
          parameter.type.getElementType().isF32() &&
@@ -592,7 +592,7 @@ LogicalResult MuonOp::verify() {
       return failure();
   if (failed(verifyCoefficients(*this, getNsCoefficients())))
     return failure();
-  // A rank's piece lists the matrices of the whole parameter, so the piece's size is no limit.
+  // A rank's piece lists all matrices of the parameter, also those that lie outside of the piece.
   return verifyMatrices(*this, getMatricesAttr(), std::numeric_limits<int64_t>::max());
 }
 

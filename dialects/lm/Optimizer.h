@@ -1,4 +1,4 @@
-// The scalars, states and uses of an optimizer (Optimizer.td), and the variables of a parameter.
+// What an optimizer op (Optimizer.td) reads and writes, and the variables that a parameter has.
 #pragma once
 
 #include "dialects/lm/LmEnums.h.inc"
@@ -16,7 +16,7 @@ namespace lmc::lm {
 
 class VariableOp;
 
-// The attribute that lists the matrices that an optimizer step updates as a whole.
+// The attribute that lists the matrices that an optimizer op updates, each as a whole.
 inline constexpr llvm::StringLiteral kMatrices = "matrices";
 
 // The properties of a parameter that decide whether an optimizer supports it.
@@ -28,8 +28,8 @@ struct SteppedParameter {
 };
 SteppedParameter steppedParameter(VariableOp parameter);
 
-// Returns the matrices of `parameter` that have a name outside of the graph. Their offsets are
-// those in the whole parameter, even if ranks divide it.
+// Returns the matrices in `parameter` that have names in checkpoints. Their offsets count from the
+// start of the whole parameter, even if ranks divide it.
 llvm::SmallVector<mlir::Attribute> matricesOf(VariableOp parameter);
 
 // State that an optimizer keeps for each parameter.
@@ -48,8 +48,8 @@ struct OptimizerScalar {
   bool decays = false; // true if only parameters with weight decay read it
 };
 
-// A variable of an optimizer step, which reads `operand` from it and writes `result` to it. Either
-// may be null.
+// A variable that an optimizer op uses. `operand` is the value that the op reads from it, `result`
+// the one that the op writes to it. Either value may be null.
 struct OptimizerUse {
   VariableKind kind;
   mlir::Value operand, result;
@@ -58,7 +58,7 @@ struct OptimizerUse {
 // Emits an error and fails unless `op` has the operands and results that Optimizer.td demands.
 mlir::LogicalResult verifyOptimizer(mlir::Operation *op);
 
-// Returns the name of the variable of `kind` of a parameter: "w", "w.grad", "w.moment1".
+// Returns the name of a parameter's variable of this kind: "w", "w.grad", "w.moment1".
 std::string stateName(llvm::StringRef parameter, VariableKind kind);
 
 // The variables of a module, found by the parameter that they belong to.
@@ -66,8 +66,8 @@ class ParameterState {
 public:
   explicit ParameterState(mlir::ModuleOp module);
 
-  // Returns the variable of `kind` that belongs to the parameter of this name (the kind Parameter:
-  // the parameter itself), or null.
+  // Returns the variable of this kind that the parameter with this name has, or null. The kind
+  // Parameter stands for the parameter itself.
   VariableOp find(llvm::StringRef parameter, VariableKind kind) const;
   void insert(VariableOp variable);
 

@@ -31,7 +31,7 @@ mlir::Value reshape(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value,
 mlir::Value slice(mlir::OpBuilder &b, mlir::Location loc, mlir::RankedTensorType type,
                   mlir::Value source, llvm::ArrayRef<int64_t> offsets);
 
-// Returns rows [offset, offset + count) of a matrix, or these elements of a vector.
+// Returns rows [offset, offset + count) of a matrix; of a vector, the elements with these indices.
 mlir::Value sliceRows(mlir::OpBuilder &b, mlir::Location loc, mlir::Value source, int64_t offset,
                       int64_t count);
 
@@ -43,11 +43,11 @@ mlir::Value insert(mlir::OpBuilder &b, mlir::Location loc, mlir::Value part, mli
 mlir::Value insertRows(mlir::OpBuilder &b, mlir::Location loc, mlir::Value part, mlir::Value whole,
                        int64_t offset);
 
-// Returns the parameter that `load` reads, or whose copy or other state it reads.
+// Returns the parameter that `load` reads. If `load` reads a state or copy, returns its parameter.
 lm::VariableOp parameterOf(lm::LoadOp load, const mlir::SymbolTable &symbols);
 
 // Adds zeros to `parameter` and its states until dimension `dim` has `size` elements. The old rows
-// and columns keep the parameter's name. Fails if the parameter has parts.
+// and columns keep the parameter's name. Fails if it already has named parts.
 mlir::LogicalResult padParameter(lm::VariableOp parameter, unsigned dim, int64_t size);
 
 } // namespace lmc

@@ -190,8 +190,8 @@ LogicalResult ArenaOp::verify() {
   return success();
 }
 
-// Checks the runs of a view. Without a pitch, there must be one run. With a pitch, each run must be
-// whole rows, and runs must not overlap.
+// A view has `rows` runs of adjacent bytes, which start `pitch` bytes apart. Checks that a view of
+// pitch 0 has one run; else, that each run is whole rows and that runs do not overlap.
 template <typename View> static LogicalResult verifyRuns(View view) {
   auto type = view.getType().getContent();
   int64_t offset = view.getOffset(), rows = view.getRows(), pitch = view.getPitch();

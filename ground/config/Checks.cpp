@@ -444,7 +444,7 @@ void checkPatterns(const CheckedJob &job, const std::vector<std::string> &parame
                 shared.size() > 1 ? fmt::format(" (and {} more)", shared.size() - 1) : "",
                 taken[*shared.begin()], name);
   }
-  // All experts of a layer share tensors, so they must be in one group.
+  // A layer's experts are merged into shared tensors, so they must be in one group.
   std::map<std::string, std::string> firstOf; // by the layer's experts
   for (const std::string &parameter : parameters) {
     const size_t experts = parameter.find(".experts.");

@@ -23,7 +23,7 @@ struct Provenance {
   std::set<std::string> broken;         // paths of keys with a reported error
 
   bool given(const std::string &path) const { return keys.count(path); }
-  // Returns the location of the key; if it was not set, that of its section, else of the file.
+  // Returns the location of the key. For a key that was not set: of its section, else of the file.
   Location of(const std::string &path) const;
 };
 
@@ -43,7 +43,7 @@ struct CheckedJob {
   }
 };
 
-// Reports each missing required key of a job of `family` (null: unknown), and adds it to `broken`.
+// Reports required keys that the job lacks, and adds them to `broken`. `family` may be null.
 void checkRequired(const KeyTable &keys, const ModelFamily *family, Provenance &provenance,
                    Diagnostics &diagnostics);
 
@@ -59,7 +59,7 @@ std::string nearestDivisors(int64_t n, int64_t value);
 // Reports keys that contradict each other. Must run after deriveDefaults.
 void checkTogether(const CheckedJob &job);
 
-// Reports patterns of [[optimizer.group]] that match no parameter, and parameters of two groups.
+// Reports patterns of [[optimizer.group]] that match no parameter, and parameters in two groups.
 void checkPatterns(const CheckedJob &job, const std::vector<std::string> &parameters);
 
 } // namespace lmc::config

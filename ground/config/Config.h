@@ -149,14 +149,14 @@ struct DistributedConfig {
   double expertCapacity = 0;    // rows at a time, in multiples of the average; 0: all at once
 
   int64_t ranks() const { return nodes * devicesPerNode; }
-  // Return the number of ranks in a group, which divides the state among its ranks, and the number
-  // of groups. A group has consecutive ranks.
+  // A group is a number of consecutive ranks that divide the state between them. Return the number
+  // of ranks in a group, and the number of groups.
   int64_t shardRanks() const;
   int64_t replicateRanks() const { return ranks() / shardRanks(); }
   bool dividesGradients() const;
   bool dividesWeights() const;
-  // Returns true if the compiler may choose which micro-steps sum gradients over ranks. There is no
-  // choice if ranks do not divide gradients: a sum in each micro-step then saves no memory.
+  // Returns true if the compiler may choose which micro-steps sum gradients over ranks. If ranks do
+  // not divide gradients, it may not: a sum in each micro-step would save no memory.
   bool choosesReduce() const;
   bool operator==(const DistributedConfig &) const = default;
 };
@@ -257,7 +257,7 @@ struct TargetConfig {
   std::string cpu = "native";         // LLVM CPU name, "native", or "x86-64", "x86-64-v3", ...
   std::string spec;                   // device spec, a name or path; "": by device
   double peakTflops = 0;              // TFLOP/s of a device, for MFU; 0: from the device spec
-  // The head and the MLPs are padded with zeros to multiples of these; 0: what is fastest.
+  // Vocabulary and MLP sizes are padded with zeros to multiples of these; 0: the fastest multiple.
   int64_t vocabMultiple = 0, intermediateMultiple = 0;
   // How CUDA kernels read very long rows a second time: "shared", "again" or "alone" (LongRows in
   // compiler/targets/cuda/CudaKernel.h); "": the fastest way.
@@ -317,10 +317,10 @@ Result<Config> loadConfig(const std::string &path, const std::vector<std::string
 // Returns the number of steps before phase `phase` (from 0).
 int64_t stepsBefore(const Config &config, size_t phase);
 
-// Sets the micro-batch size, which must divide batch size / devices. Updates what depends on it.
+// Sets the micro-batch size, a divisor of batch size / devices, and the keys that depend on it.
 void setMicroBatchSize(Config &config, int64_t size);
 
-// Sets memory.loss_chunk to `tokens`, and updates the entry of `settings`.
+// Sets memory.loss_chunk to `tokens`, also in `config.settings`.
 void setLossChunk(Config &config, int64_t tokens);
 
 // Returns the text of docs/config.md.

@@ -30,7 +30,7 @@ public:
     entries.push_back({std::move(location), fmt::format(text, std::forward<Args>(args)...)});
   }
   void warning(const Location &location, const std::string &message);
-  // Reports a warning about settings, which lmc-run will find itself (Config::settingWarnings).
+  // Adds a warning that the plan does not store: lmc-run finds it itself (Config::settingWarnings).
   void settingWarning(const Location &location, const std::string &message);
   const std::vector<std::string> &settingWarnings() const { return warnedOfSettings; }
   // Returns the warnings as lines "FILE: message", in the order in which they were reported.

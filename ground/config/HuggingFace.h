@@ -12,7 +12,7 @@ namespace lmc::config {
 std::vector<Assignment> importHuggingFaceConfig(const std::string &path, const KeyTable &keys,
                                                 Diagnostics &diagnostics);
 
-// Returns the family as which checkpoints of the model are exported, with the reason.
+// Returns the family for whose Hugging Face class the model is exported, and the reason.
 Export exportOf(const ModelConfig &model);
 
 } // namespace lmc::config

@@ -50,7 +50,7 @@ struct Key {
   bool runTimeIfGiven = false;
   bool identity = false; // another value trains another model: a restart must declare the change
   std::string doc = {};
-  // The families that have the key; empty: all families. KeyTable sets this.
+  // The families that have the key; empty: all families. KeyTable sets this field.
   ModelFamilies families = {};
 
   std::string path() const { return section + "." + name; }
@@ -61,8 +61,8 @@ struct Key {
 struct Section {
   const char *name;
   const char *doc;
-  // Set only for a list of tables, such as [[data.source]]: returns the keys of its table `name`,
-  // in section "data.source.web" if the table has `name = "web"`.
+  // Null unless the section is a list of tables, such as [[data.source]]. Returns the keys of its
+  // table `name`: for "web", those of the section "data.source.web".
   std::function<std::vector<Key>(const std::string &name)> keysOf = nullptr;
 };
 
@@ -94,7 +94,7 @@ public:
   const ModelFamilies families;
 
 private:
-  // Sorts the keys by section, stably. The tables of a list count as one section.
+  // Sorts the keys by section, and keeps their order in it. A list's tables count as one section.
   void sort();
 
   std::list<Key> keys; // std::list: a key stays where it is when others are added
@@ -109,7 +109,7 @@ std::string typeText(const Key &key);
 std::string rangeText(const Key &key);
 // Returns the canonical spellings of the key's choices, without aliases.
 std::vector<std::string> choiceNames(const Key &key);
-// Returns the key's doc as markdown. If only some families have the key, it names them.
+// Returns the key's doc as markdown. It names the families if not all have the key.
 std::string docText(const Key &key);
 
 } // namespace lmc::config

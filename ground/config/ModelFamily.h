@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 struct CheckedJob; // ground/config/Checks.h
 } // namespace config
 
-// How the checkpoints of a model are exported: as the Hugging Face class of `family`.
+// Checkpoints of a model are exported for the Hugging Face class of `family`.
 struct Export {
   const ModelFamily *family;
   std::string reason; // reason for this class, for errors: "a sliding_window"
@@ -31,36 +31,36 @@ struct ModelFamily {
   // The name of the family's Hugging Face class, as in "architectures" of config.json.
   const char *className = "";
 
-  // The keys of [model] that only some families have, this family among them. familyKey()
-  // (keys/Traits.h) makes them. If several families have the same key, each has its own default;
-  // all other facts about the key are those of the first of these families.
+  // The keys of [model] that this family has, but not every family. familyKey() (keys/Traits.h)
+  // makes them. Families with the same key may have different defaults for it. All other facts
+  // about the key come from the first of these families.
   std::vector<config::Key> keys = {};
-  // The names of keys of keys/Model.cpp that are an error in a job of this family. "rope_scaling"
+  // The names of keys in keys/Model.cpp that a job of this family must not set. "rope_scaling"
   // stands for all keys of [model.rope_scaling].
   std::vector<std::string> absent = {};
   // The names of [model] keys that the family's Hugging Face class ignores. An import of
-  // config.json ignores them, too. A job that is exported as this class must not set them.
+  // config.json ignores them, too. A job that is exported for this class must not set them.
   std::vector<std::string> ignored = {};
   // The Hugging Face class's own defaults, where they differ from those of [model].
   config::Json defaults = config::Json::object();
   // Keys with another name in config.json: {other name, name of the key}.
   std::vector<std::pair<const char *, const char *>> otherNames = {};
-  // Keys of config.json for which lmc supports only one value, and this value.
+  // Keys of config.json for which lmc supports only one value, each with this value.
   config::Json onlyValues = {{"hidden_act", "silu"},
                              {"attention_dropout", 0.0},
                              {"partial_rotary_factor", 1.0},
                              {"use_sliding_window", false}};
-  // Probabilities of dropout in config.json. lmc takes them as 0, with a warning if they are not.
+  // Keys of config.json with dropout probabilities. lmc reads them as 0, and warns of others.
   std::vector<std::string> dropouts = {};
-  // The default of model.intermediate_size is this times hidden_size; 0: the key is required.
+  // The default of intermediate_size, as a multiple of hidden_size; 0: the key is required.
   int64_t intermediateRatio = 0;
   // True if the MLP can be padded with zeros, because it has a gate and no experts.
   bool mayPadMlp = true;
 
   // Reports keys that contradict each other. Null: the family has no such checks.
   void (*check)(const config::CheckedJob &job) = nullptr;
-  // If this family's own Hugging Face class cannot compute the model, returns the family whose
-  // class can; else nothing. Null: the own class can compute every model.
+  // If this family's Hugging Face class cannot compute the model, returns a family whose class can;
+  // else nothing. The pointer is null if this family's class can compute every model.
   std::optional<Export> (*exportElsewhere)(const ModelConfig &model) = nullptr;
   // Returns the keys of an exported config.json that describe the model. Null: Llama's keys.
   config::Json (*modelKeys)(const ModelConfig &model) = nullptr;

@@ -13,8 +13,8 @@ namespace lmc {
 // including dots, and `?` for one character.
 bool matchesPattern(std::string_view pattern, std::string_view parameter);
 
-// Returns at most `most` of `parameters` that are nearest to `pattern`, nearest first. Of
-// parameters that differ only in the number of their layer, it returns only the first.
+// Returns the `most` names of `parameters` (or fewer) that are nearest to `pattern`, nearest first.
+// Of names that differ only in their digits (the layer's number), it returns only the first.
 std::vector<std::string> nearestParameters(std::string_view pattern,
                                            const std::vector<std::string> &parameters, size_t most);
 

@@ -57,13 +57,13 @@ Unknown hintFor(const KeyTable &keys, std::string_view section, std::string_view
       unknown.meant.push_back(key.key);
     return unknown;
   };
-  // The last part of a nested section may be lmc's section: Fast-LLM has [training.checkpoint].
+  // The last part of a nested name may be a section of lmc, as in Fast-LLM's [training.checkpoint].
   if (const Key *key = keys.find(lastPart(section), name))
     return belongsTo(*key);
   if (const ForeignKey *key = findForeignKey(section, name, /*ofSection=*/true))
     return foreign(*key);
-  // Prefers a known name of another program to a key of a list's table: `steps` is probably
-  // torchtitan's name for training.train_iters, although a [[phase]] has `steps`.
+  // Prefers another program's name for a key to a key of a list's table. `steps` is such a name: it
+  // probably means torchtitan's name for training.train_iters, and not the key of a [[phase]].
   const Key *key = findAnywhere(keys, name);
   const ForeignKey *foreignKey = findForeignKey(section, name, /*ofSection=*/false);
   if (key && !(foreignKey && listOf(key->section)))
@@ -89,7 +89,7 @@ Unknown unknownKey(const KeyTable &keys, std::string_view section, std::string_v
   return {what, {}};
 }
 
-// Returns the hint for `section`, a table that is not in `list`.
+// Returns the error for `section`, which names a table that `list` does not have.
 Unknown unknownTable(const KeyTable &keys, const Section &list, std::string_view section) {
   const std::string_view name = lastPart(section);
   std::vector<std::string> names;
@@ -221,7 +221,7 @@ private:
       readUnknownKeys(section, *table);
   }
 
-  // Reports those keys of an unknown section that have a hint.
+  // Reports each key of an unknown section for which hintFor() has a hint.
   void readUnknownKeys(const std::string &section, const toml::table &table) {
     for (const auto &[name, node] : table) {
       if (const toml::table *inner = node.as_table())

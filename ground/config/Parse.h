@@ -22,7 +22,7 @@ struct ParsedFile {
   bool valid = false; // false if the text has a syntax error of TOML
   std::vector<Assignment> assignments;
   std::map<std::string, Location> sections; // headers of sections and of tables of lists
-  // Known keys that misspelt names probably stand for. They are not reported as missing, too.
+  // Known keys that misspelt names probably mean. They are not also reported as missing.
   std::set<std::string> misspelt;
 };
 

@@ -38,7 +38,7 @@ private:
     const Key *key = entry.key.starts_with("model.") ? nullptr : keys.reach(entry.key);
     if (!key)
       return {};
-    // A default may mean "not given", and be outside of the range of values that a user may give.
+    // Skips defaults: a default may mean "not given", and be a value that a user may not give.
     const Setting present = resolvedSetting(*key, settings.config);
     if (present.value == entry.value && present.values == entry.values)
       return {};

@@ -12,7 +12,7 @@
 namespace lmc {
 
 struct RunSettings {
-  // The values, without those of [model]. A key that the plan does not have has its default.
+  // The values of all keys except those of [model]. A key that the plan lacks has its default.
   Config config;
   SettingTable table; // the texts of all settings, each with its origin
 

@@ -28,7 +28,7 @@ struct Job {
     return setting && setting->origin != SettingOrigin::Default;
   }
 
-  // Adds a fault at `key`, which also depends on the keys `reads`.
+  // Adds a SettingFault of `key`. The fault also depends on the values of the keys `reads`.
   template <typename... Args>
   void fault(std::string key, std::vector<std::string> reads, fmt::format_string<Args...> text,
              Args &&...args) const {
@@ -45,7 +45,7 @@ const Table &tableOf(const std::map<std::string, Table> &all, const std::string 
   return found == all.end() ? none : found->second;
 }
 
-// Returns the sequence lengths of the job's phases, or its only one, in ascending order.
+// Returns the phases' sequence lengths in ascending order; without phases, the job's length.
 std::vector<int64_t> sequenceLengths(const Config &config) {
   std::set<int64_t> lengths;
   for (const PhaseConfig &phase : config.phases)
@@ -55,7 +55,7 @@ std::vector<int64_t> sequenceLengths(const Config &config) {
   return {lengths.begin(), lengths.end()};
 }
 
-// Adds the faults of the schedule in `section` ("phase.NAME."), which also depend on `reads`.
+// Adds the faults of a schedule. `section` is "phase.NAME."; the faults also depend on `reads`.
 void addLrFaults(const Job &job, const LrKeys &keys, int64_t lastStep, const std::string &section,
                  const std::vector<std::string> &reads) {
   for (SettingFault fault : lrFaults(keys, lastStep)) {
@@ -140,7 +140,7 @@ void sources(const Job &job) {
             path, other->second);
 }
 
-// Reports weights that no run could mix (sharesOfWeights()), at the weight with the most digits.
+// Reports weights that sharesOfWeights() refuses, as a fault of the weight with the most digits.
 void weights(const Job &job) {
   std::vector<double> numbers;
   SettingFault fault;
@@ -343,7 +343,7 @@ std::string unsavedWarning(const Config &config, const SettingTable &table, doub
                      steps * stepSeconds / 3600);
 }
 
-// Sets `given` of `keys` to the origins of the keys of `section` ("lr_schedule.", "phase.NAME.").
+// Returns `keys` with keys.given: the origin of each key in `section` ("phase.NAME.") that was set.
 static LrKeys withOrigins(LrKeys keys, const SettingTable &table, const std::string &section) {
   for (const Setting &setting : table.all())
     if (setting.key.starts_with(section) && setting.origin != SettingOrigin::Default)

@@ -147,8 +147,7 @@ Result<void> Bpe::appendCharacters(std::string_view word, const IdSet *forbidden
       continue;
     }
     if (options.byteFallback) {
-      // A byte without a piece becomes the UTF-8 bytes of the character that stands for it in
-      // GPT-2.
+      // A byte without a piece becomes the UTF-8 bytes of its character in GPT-2's map.
       const std::string_view bytes =
           options.byteLevel ? byteCharacters()[static_cast<uint8_t>(word[begin])] : character;
       const bool all = std::all_of(bytes.begin(), bytes.end(), [&](char byte) {

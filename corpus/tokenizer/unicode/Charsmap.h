@@ -28,7 +28,7 @@ public:
   std::optional<Match> shortest(std::string_view text) const { return find(text, true); }
   std::optional<Match> longest(std::string_view text) const { return find(text, false); }
 
-  // Returns true if no string in the table is just `a`, and none begins with `a`, then `b`.
+  // Returns true if no string in the table equals the character `a` or begins with `a` and `b`.
   bool keeps(char a, char b) const;
 
 private:
