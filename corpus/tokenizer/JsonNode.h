@@ -38,7 +38,7 @@ public:
   bool boolean() const;
   uint32_t number() const;
   double real() const;
-  // Returns the index in `names` of the value, a text; fails if the text is not in `names`.
+  // Returns the index of this text in `names`; fails if the value is no text of `names`.
   size_t oneOf(std::initializer_list<std::string_view> names) const;
   const nlohmann::json &json() const { return *value; }
 

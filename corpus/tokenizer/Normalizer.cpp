@@ -7,7 +7,7 @@ namespace lmc {
 
 namespace {
 
-// Returns a normalizer that replaces each character c by what append(text, c) appends.
+// Returns a normalizer that replaces each character c by the text that append(text, c) appends.
 template <typename Append> Normalizer perCharacter(Append append) {
   return [append](std::string &text, bool &cutBegin) -> Result<void> {
     std::string result;

@@ -66,8 +66,8 @@ bool lmc::dist::isUnfinished(Value value) {
   return op && isAsync(op);
 }
 
-// Checks that dimension 0 of the result has the size of the input's, times (all-gather) or divided
-// by (reduce-scatter) the number of ranks. Checks which ops read the result of an async collective.
+// Checks the result's size along dimension 0: the input's size, times the number of ranks for
+// all-gather, divided by it for reduce-scatter. Checks which ops read an async result.
 template <typename Op> static LogicalResult verifyCollective(Op op) {
   auto mesh = SymbolTable::lookupNearestSymbolFrom<MeshOp>(op, op.getMeshAttr());
   if (!mesh)

@@ -17,7 +17,7 @@ static LogicalResult expectShape(Operation *op, Value value, ArrayRef<int64_t> s
   return error << "]";
 }
 
-// Fails unless `values` are f64 exactly if `like` is f64.
+// Fails unless `values` are f64 if `like` is f64, and are not f64 if `like` is not.
 static LogicalResult expectReal(Operation *op, Value like, ValueRange values) {
   const bool isDouble = tensorTypeOf(like).getElementType().isF64();
   for (Value value : values)

@@ -555,7 +555,7 @@ static LogicalResult verifyCoefficients(Operation *op, ArrayRef<double> coeffici
   return op->emitOpError("has ") << coefficients.size() << " coefficients, expected 3";
 }
 
-// Checks that the matrices lie one after the other in a tensor of `elements` elements.
+// Checks that the matrices do not overlap, are in ascending order, and end by element `elements`.
 static LogicalResult verifyMatrices(Operation *op, ArrayAttr matrices, int64_t elements) {
   int64_t end = 0, column = 0; // end of the matrices so far; next column of a block
   for (auto matrix : matrices.getAsRange<MatrixAttr>()) {

@@ -43,7 +43,7 @@ struct CheckedJob {
   }
 };
 
-// Reports required keys that the job lacks, and adds them to `broken`. `family` may be null.
+// Reports required keys that the job lacks, and adds them to `broken`. `family` is null if unknown.
 void checkRequired(const KeyTable &keys, const ModelFamily *family, Provenance &provenance,
                    Diagnostics &diagnostics);
 

@@ -259,8 +259,8 @@ struct TargetConfig {
   double peakTflops = 0;              // TFLOP/s of a device, for MFU; 0: from the device spec
   // Vocabulary and MLP sizes are padded with zeros to multiples of these; 0: the fastest multiple.
   int64_t vocabMultiple = 0, intermediateMultiple = 0;
-  // How CUDA kernels read very long rows a second time: "shared", "again" or "alone" (LongRows in
-  // compiler/targets/cuda/CudaKernel.h); "": the fastest way.
+  // How CUDA kernels read a row again that is too long for registers: "shared", "again" or "alone"
+  // (LongRows in compiler/targets/cuda/CudaKernel.h explains them); "": the fastest way.
   std::string longRows;
   bool operator==(const TargetConfig &) const = default;
 };

@@ -39,7 +39,7 @@ public:
   size_t count() const { return entries.size(); }
   // Returns the first message without its location, as one line; "" if there is none.
   std::string firstMessage() const;
-  // Returns the messages, one a line, sorted by file (in the order of first messages) and location.
+  // Returns the messages, one per line, sorted by file (in order of first messages) and location.
   std::string text() const;
 
 private:

@@ -107,7 +107,7 @@ private:
                                       listed(names, "and"), names.size() == 1 ? "is" : "are"));
   }
 
-  // Checks the kind of attention of each layer, which transformers 5 lists.
+  // Checks `types`, in which transformers 5 lists the kind of attention of each layer.
   void checkLayerTypes(const Json &types) {
     if (!types.is_array())
       return;
@@ -140,7 +140,7 @@ private:
   std::vector<Assignment> assignments;
 };
 
-// Returns the keys of config.json that describe a Llama. Other families export some of them.
+// Returns the keys of config.json for a model of Llama's class. Other families export some of them.
 Json llamaKeys(const ModelConfig &model) {
   return {
       {"hidden_size", model.hiddenSize},

@@ -50,7 +50,7 @@ struct ModelFamily {
                              {"attention_dropout", 0.0},
                              {"partial_rotary_factor", 1.0},
                              {"use_sliding_window", false}};
-  // Keys of config.json with dropout probabilities. lmc reads them as 0, and warns of others.
+  // Keys of config.json with dropout probabilities. lmc reads them as 0, and warns if one is not.
   std::vector<std::string> dropouts = {};
   // The default of intermediate_size, as a multiple of hidden_size; 0: the key is required.
   int64_t intermediateRatio = 0;

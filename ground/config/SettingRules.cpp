@@ -115,7 +115,7 @@ void oneForm(const Job &job, const std::string &key, const std::string &list, co
             key.substr(key.rfind('.') + 1), list, fmt::join(tables, ", "), what, tables[0]);
 }
 
-// Reports tables without paths of the list `list`; `all` are the list's tables.
+// Reports the tables in `all`, the tables of the list `list`, that have no paths.
 template <typename Table>
 void emptyTables(const Job &job, const std::string &list, const std::map<std::string, Table> &all) {
   for (const std::string &name : job.table.tablesOf(list))

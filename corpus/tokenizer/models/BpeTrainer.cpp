@@ -42,7 +42,7 @@ Result<void> BpeTrainer::add(std::string_view document) {
 namespace {
 
 // The training of byte pair encoding (Sennrich et al., "Neural Machine Translation of Rare Words
-// with Subword Units", 2016). Of equally frequent pairs, it merges the one with the lowest symbols.
+// with Subword Units", 2016). Of equally frequent pairs, it merges the one with the lowest ids.
 class Training {
 public:
   using Pair = std::pair<uint32_t, uint32_t>;
@@ -104,7 +104,7 @@ public:
     push(changed);
   }
 
-  // Excludes the pair from the results of best().
+  // After this call, best() never returns the pair.
   void forget(Pair pair) { counts[pair] = 0; }
 
 private:

@@ -104,7 +104,7 @@ void mergeSymbols(const MergeTable &merges, const IdSet *forbidden, std::vector<
   symbols.resize(begin + count);
 }
 
-// Calls see(at) for each space mark in `text` that follows another character.
+// Calls see(at) for each space mark in `text` that follows a character other than a space mark.
 template <typename See> static void eachInnerMark(std::string_view text, See see) {
   for (size_t at = text.find(kSpaceMark, 1); at != text.npos; at = text.find(kSpaceMark, at + 1))
     if (!text.substr(0, at).ends_with(kSpaceMark))

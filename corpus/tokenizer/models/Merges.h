@@ -61,8 +61,8 @@ void mergeSymbols(const MergeTable &merges, const IdSet *forbidden, std::vector<
 
 // The character that SentencePiece writes for a space.
 inline constexpr std::string_view kSpaceMark = "\u2581";
-// Returns true if `piece` has a space mark after another character. If no piece of a vocabulary has
-// one, no merge crosses the place before a space mark, and a text can be cut there.
+// Returns true if `piece` has a space mark after a character that is none. If no piece of a
+// vocabulary has one, no merge crosses the place before a space mark, so a text can be cut there.
 bool hasInnerMark(std::string_view piece);
 // Cuts `text` before each space mark that follows another character.
 void cutBeforeMarks(std::string_view text, std::vector<std::string_view> &parts);

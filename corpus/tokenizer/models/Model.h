@@ -1,4 +1,4 @@
-// Models turn a word, into which a pre-tokenizer has split a text, into ids.
+// Models turn a word into ids. A pre-tokenizer has split a text into words before.
 #pragma once
 
 #include "ground/support/Result.h"

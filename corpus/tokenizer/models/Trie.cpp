@@ -11,7 +11,7 @@ class FreePlaces {
 public:
   explicit FreePlaces(size_t places) : next(1), previous(1) { append(places); }
 
-  // Adds `places` free places at the end. Returns the first of them.
+  // Adds `places` free places at the end of the array. Returns the first new place.
   uint32_t append(size_t places) {
     const auto first = static_cast<uint32_t>(next.size());
     for (size_t i = 0; i < places; ++i) {

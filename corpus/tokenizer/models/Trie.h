@@ -11,7 +11,7 @@
 namespace lmc {
 
 // A double array (Aoe, "An Efficient Digital Search Algorithm by Using a Double-Array Structure",
-// 1989). If node n has a child for byte b, it is c = base(n) ^ b, and parent(c) is n. Node 0 is the
+// 1989). If node n has a child c for byte b, then c = base(n) ^ b and parent(c) = n. Node 0 is the
 // root.
 class Trie {
 public:

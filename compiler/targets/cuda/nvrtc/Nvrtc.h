@@ -39,7 +39,7 @@ std::optional<std::string> findPtxasRefusal(llvm::StringRef log);
 // The library NVRTC, which is opened at run time.
 class Nvrtc {
 public:
-  // Returns the library, which is opened once per process: $LMC_NVRTC, else the one that the build
+  // Returns the library. The first call opens it: the file $LMC_NVRTC, else the one that the build
   // found, else the system's. The error says how to install it.
   static llvm::Expected<const Nvrtc *> get();
 

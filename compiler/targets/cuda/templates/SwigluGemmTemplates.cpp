@@ -14,7 +14,7 @@ constexpr uint32_t kThreads = 256;
 // bench/gpu/products.cu tries other tiles.
 constexpr int64_t kRows = 128, kColumns = 256, kStages = 4, kSlice = 64, kBand = 8;
 
-// Sets the fields that all four kernels have in common.
+// Returns a kernel without its grid, shared memory and traffic.
 CudaKernel kernelOf(const SwigluGemmShape &shape, const std::string &name, const char *hero,
                     const char *header, const std::string &comment, const std::string &constants,
                     const char *parameters, const std::string &call) {
