@@ -290,8 +290,7 @@ struct Config {
   std::string text;               // contents of the TOML file
   std::vector<Setting> settings;  // all keys, in the order of the plan
   std::vector<std::string> warnings; // about values that the job asks for and does not get
-  // Warnings about settings. The plan does not store them, because `lmc-run --set` may change
-  // settings.
+  // Warnings about settings. The plan lacks them, because `lmc-run --set` may change settings.
   std::vector<std::string> settingWarnings;
 };
 
@@ -326,8 +325,7 @@ void setLossChunk(Config &config, int64_t tokens);
 // Returns the text of docs/config.md.
 std::string configReference(const ModelFamilies &families);
 
-// Returns a JSON Schema (draft-07) of a job's TOML file, for editors. It has the keys of all
-// families.
+// Returns a JSON Schema (draft-07) of a job's TOML file, with the keys of all families.
 std::string configSchema(const ModelFamilies &families);
 
 // Returns the reason why no Hugging Face class computes the model, or "" if one does.

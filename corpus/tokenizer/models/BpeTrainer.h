@@ -14,7 +14,7 @@ namespace lmc {
 class BpeTrainer {
 public:
   BpeTrainer();
-  // Counts the words of a document (valid UTF-8), which is cut into words as Llama 3 does.
+  // Cuts a document (valid UTF-8) into words as Llama 3 does, and counts the words.
   Result<void> add(std::string_view document);
   // Error: `endOfText` is empty, is not UTF-8, or is one of the characters that stand for bytes.
   static Result<void> checkEndOfText(const std::string &endOfText);

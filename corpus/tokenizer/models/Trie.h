@@ -11,8 +11,7 @@
 namespace lmc {
 
 // A double array (Aoe, "An Efficient Digital Search Algorithm by Using a Double-Array Structure",
-// 1989). If node n has a child c for byte b, then c = base(n) ^ b and parent(c) = n. Node 0 is the
-// root.
+// 1989). A child c of node n for byte b has c = base(n) ^ b and parent(c) = n. The root is node 0.
 class Trie {
 public:
   // Adds a string, which must be new and not empty. Its memory must stay valid until finish().
