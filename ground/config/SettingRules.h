@@ -1,5 +1,5 @@
-// The rules between the settings of a run, by which `lmc compile` checks a job, and `lmc-run` a
-// plan with the changes of `--set`.
+// The rules that the settings of a run must obey together. `lmc compile` checks a job by them.
+// `lmc-run` checks a plan whose settings `--set` has changed.
 #pragma once
 
 #include "ground/config/Config.h"
@@ -14,19 +14,20 @@
 
 namespace lmc {
 
-// Returns the faults of the settings. `table` has the origins of the values of `config`.
+// Returns the rules that the settings break, and warnings about them. `table` says where each value
+// of `config` comes from.
 std::vector<SettingFault> settingFaults(const Config &config, const SettingTable &table);
 
 // Returns the keys of [lr_schedule].
 LrKeys lrKeys(const Config &config, const SettingTable &table);
 
 // Returns the keys of a phase's own schedule, which begins at the first step of the phase. Keys
-// that the phase does not give are those of [lr_schedule].
+// that the phase does not give have their values from [lr_schedule].
 LrKeys phaseLrKeys(const Config &config, const SettingTable &table, const PhaseConfig &phase);
 
-// Returns the number of steps between two checkpoints; 0: only the end makes one. It follows from
-// checkpoint.interval or checkpoint.interval_minutes, whichever was given later. `stepSeconds` is
-// the predicted time of a step in seconds; 0: there is no prediction.
+// Returns the number of steps between two checkpoints, or 0 if only the end of the run writes one.
+// The number follows from checkpoint.interval or checkpoint.interval_minutes, whichever was given
+// later. `stepSeconds` is the predicted time of a step in seconds, or 0 without a prediction.
 int64_t checkpointInterval(const Config &config, const SettingTable &table, double stepSeconds);
 
 // Returns a warning if a job that is predicted to take more than half an hour saves only at its
@@ -40,7 +41,8 @@ struct StepRange {
   uint64_t first = 0, last = 0;
 };
 
-// Reads a text such as "120,130-140"; "" has no steps. Error: `text` is not of this form.
+// Reads the step numbers in a text such as "120,130-140". Returns no ranges for "". Error: `text`
+// is not of this form.
 Result<std::vector<StepRange>> readStepRanges(std::string_view text);
 
 } // namespace lmc

@@ -15,7 +15,7 @@ namespace {
 
 using namespace lmc::config;
 
-// A setting of the command line.
+// An argument of `--set`: KEY=VALUES.
 struct SweepSetting {
   std::string text;
   const Key *key = nullptr;        // null: there is no such key
@@ -23,8 +23,8 @@ struct SweepSetting {
   std::string label;               // label of a varied key in file names: "lr"
 };
 
-// Splits `text` at the commas outside of quotes and brackets. If these do not match, returns the
-// whole text; the parser of values then reports the mistake.
+// Splits `text` at the commas outside of quotes and brackets. If a quote or bracket is not closed,
+// returns the whole text; the parser of values then reports the mistake.
 std::vector<std::string> splitAtCommas(const std::string &text) {
   std::vector<std::string> parts(1);
   char quote = 0;
@@ -83,7 +83,7 @@ SweepSetting readSetting(const std::string &text, KeyTable &keys) {
   return setting;
 }
 
-// Returns a value in a form for file names that needs no quotes in a shell.
+// Returns a value as a part of a file name, without characters that a shell would treat specially.
 std::string fileText(const std::string &value) {
   std::string text;
   for (const char c : value)

@@ -13,18 +13,19 @@ struct SweepJob {
   std::vector<std::string> settings; // all settings, as loadConfig() takes them
 };
 
-// The maximum number of jobs of a sweep, and of bytes of their names (a file name may have 255).
+// The maximum number of jobs of a sweep. The maximum number of bytes of a job's name (file systems
+// allow 255 bytes in a file name).
 inline constexpr size_t kMaxSweepJobs = 1000, kMaxSweepName = 180;
 
 // Returns a job for each combination of values; the values of the last key vary fastest. `settings`
 // are the texts of `--set`.
 //
-// Commas separate values. Each value of a key whose text may contain commas must be in quotes or
-// brackets: data.train="a.bin","b.bin". Without them, guard.skip_steps=120,130-140 is one value.
+// Commas separate the values of a sweep. Exception: guard.skip_steps=120,130-140 is one value,
+// because the text of this key may contain commas. Each value of such a key must be in quotes or
+// brackets to sweep the key: data.train="a.bin","b.bin".
 //
-// Errors, as lines that begin with "--set: error: ": a value is missing beside a comma, or given
-// twice; a varied key is given again; there are too many jobs, or their names are too long.
-// loadConfig() reports unknown keys and wrong values.
+// Errors: a value is missing beside a comma, or given twice; a varied key is given again; there are
+// too many jobs, or their names are too long. loadConfig() reports unknown keys and wrong values.
 Result<std::vector<SweepJob>> expandSettings(const std::vector<std::string> &settings,
                                              const ModelFamilies &families);
 

@@ -1,8 +1,8 @@
 // Includes the TOML parser toml++ without exceptions. A source must include this header last.
 //
-// Some assertions of toml++ 3.3 fail for faulty files ("[" at the end of a line), although the
+// toml++ 3.3 asserts conditions that wrong input breaks ("[" at the end of a line), although its
 // parser then reports the mistake. This header turns the assertions off. It undefines NDEBUG,
-// because with NDEBUG toml++ makes them assumptions of the optimizer.
+// because with NDEBUG toml++ lets the optimizer assume that the conditions hold.
 #pragma once
 
 #define TOML_EXCEPTIONS 0

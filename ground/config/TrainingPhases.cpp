@@ -22,13 +22,13 @@ std::string keyOf(const PhaseConfig &phase, const char *name) {
   return fmt::format("phase.{}.{}", phase.name, name);
 }
 
-// Returns the number of steps that read `tokens` tokens. A factor of 0 was reported before.
+// Returns the number of steps that read `tokens` tokens, rounded up. A size of 0 has been reported.
 int64_t stepsFor(int64_t tokens, int64_t batchSize, int64_t sequenceLength) {
   const int64_t perStep = std::max<int64_t>(batchSize * sequenceLength, 1);
   return (tokens + perStep - 1) / perStep;
 }
 
-// Sets the values that the phase does not give to those of [training].
+// Copies to the phase the values of [training] that the phase does not give.
 void inherit(const Provenance &provenance, const TrainingConfig &training, PhaseConfig &phase) {
   const std::tuple<const char *, int64_t *, int64_t> values[] = {
       {"sequence_length", &phase.sequenceLength, training.sequenceLength},
@@ -57,7 +57,7 @@ bool hasOneExtent(const CheckedJob &job, const PhaseConfig &phase) {
   return given.size() == 1;
 }
 
-// Sets the steps of all phases. Returns false if it reports an error.
+// Sets the number of steps of all phases. Returns false if it reports an error.
 bool resolvePhases(const CheckedJob &job, Config &config) {
   const TrainingConfig &training = config.training;
   bool sound = job.sound({"training.sequence_length", "training.batch_size", "training.train_iters",
@@ -78,7 +78,8 @@ bool resolvePhases(const CheckedJob &job, Config &config) {
       const double perStep = double(phase.batchSize) * double(phase.sequenceLength);
       phase.steps = std::llround(phase.share * double(training.trainTokens) / perStep);
     } else if (training.trainIters > 0) {
-      // Rounds sums of shares and not each share, so that shares whose sum is 1 give all steps.
+      // Rounds the sums of shares instead of each share. Shares whose sum is 1 then have exactly
+      // train_iters steps.
       shares += phase.share;
       phase.steps = std::llround(shares * double(training.trainIters)) - before;
       before += phase.steps;
@@ -99,7 +100,8 @@ bool resolvePhases(const CheckedJob &job, Config &config) {
   return sound;
 }
 
-// Reports phases whose tokens, but for the rounding to whole steps, are not train_tokens.
+// Reports an error if all phases together do not have train_tokens tokens. Each phase may differ by
+// one step, because its steps are rounded.
 void checkTokens(const CheckedJob &job, const Config &config) {
   int64_t tokens = 0, rounding = 0;
   for (const PhaseConfig &phase : config.phases) {
@@ -118,7 +120,8 @@ void checkTokens(const CheckedJob &job, const Config &config) {
 
 void resolveSteps(const CheckedJob &job, Provenance &provenance, Config &config) {
   TrainingConfig &training = config.training;
-  // If the file gives train_iters or train_tokens, and --set gives the other, --set counts.
+  // If the file gives one of train_iters and train_tokens, and --set gives the other, uses the one
+  // of --set.
   const auto isOverride = [&](const char *key) {
     const auto found = provenance.keys.find(key);
     return found != provenance.keys.end() && found->second.file == kOverrides;
@@ -171,7 +174,7 @@ void enterPhase(Provenance &provenance, Config &config) {
   training.microBatchSize = phase.microBatchSize;
   training.sequenceLength =
       std::ranges::max(config.phases, {}, &PhaseConfig::sequenceLength).sequenceLength;
-  // Makes errors about the batch point to the keys of the phase.
+  // Makes errors about the batch name the line of the phase's key.
   for (const char *name : {"sequence_length", "batch_size", "micro_batch_size"})
     if (const auto given = provenance.keys.find(keyOf(phase, name)); given != provenance.keys.end())
       provenance.keys[fmt::format("training.{}", name)] = given->second;

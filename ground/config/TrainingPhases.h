@@ -1,4 +1,4 @@
-// The phases of a run, [[phase]]: the number of steps of each, and the job in one of them.
+// The phases of a run ([[phase]]): computes their numbers of steps, and makes a phase's job.
 #pragma once
 
 #include "ground/config/Checks.h"
@@ -9,12 +9,11 @@ namespace lmc::config {
 // training.trainIters if it was not given. `job` must be the job of `config`.
 void resolveSteps(const CheckedJob &job, Provenance &provenance, Config &config);
 
-// Puts the batch sizes of the phase `config.phase` into [training]. Puts the maximum of all
-// sequence lengths there, too, because defaults that derive from the length must suffice for all
-// phases.
+// Puts the batch sizes of the phase `config.phase` into [training]. Sets the sequence length there
+// to the maximum of all phases, because defaults that derive from it must suffice for all phases.
 void enterPhase(Provenance &provenance, Config &config);
 
-// Puts the phase's sequence length into [training]; must run after deriveDefaults. The default of
+// Puts the phase's sequence length into [training]. Call deriveDefaults() before. The default of
 // data.shuffle_block becomes the least common multiple of the sequence lengths of all phases.
 void settlePhase(const Provenance &provenance, Config &config);
 

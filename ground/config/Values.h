@@ -18,23 +18,24 @@ struct OtherValue {
   std::string what;
 };
 
-// A value of a key. An empty list counts as a list of strings.
+// A value of a key. An empty list has the type of a list of strings.
 using Value = std::variant<bool, int64_t, double, std::string, std::vector<std::string>,
                            std::vector<int64_t>, OtherValue>;
 
 // Checks `value` against the key's type, range and choices, and stores it. The Error names the key.
 Result<void> assign(const Key &key, const Value &value, Config &config);
 
-// Returns the key, with its value in `config`, in the form that the plan stores.
+// Returns the key's name and its value in `config` as texts, as the plan stores them.
 Setting resolvedSetting(const Key &key, Config &config);
 
-// Returns the defaults of the key's families that differ from the default of the first family.
+// Returns the families whose default of `key` differs from that of the first family, with the
+// defaults.
 std::vector<std::pair<const ModelFamily *, std::string>> otherDefaults(const Key &key);
 
 // Returns the default of a key that is not required, as markdown: "`0.1`" or "lr / 10".
 std::string defaultMarkdown(const Key &key);
 
-// Returns the value of a setting of a plan. Error: the text is no value of the setting's type.
+// Returns the value of a setting of a plan. Error: the text does not have the setting's type.
 Result<Value> planValue(const Setting &setting);
 
 } // namespace lmc::config

@@ -21,9 +21,9 @@ struct Float16 {
 template <typename T> constexpr bool kIsShort = !std::is_floating_point_v<T>;
 } // namespace
 
-// Compilers can vectorise a loop of calls: the branches are selections. For an f32 below 2^-14, the
-// smallest normal f16, adding 0.5 rounds, because the last bit of 0.5 has the value 2^-24, like
-// that of such an f16. (Method: F. Giesen, "half to float done quick".)
+// Has no jumps, so compilers can vectorise a loop of calls. For an f32 below 2^-14 (the smallest
+// normal f16), adding 0.5 rounds as f16 does: the last bit of 0.5 has the value 2^-24, as the last
+// bit of such an f16 has. (Method: F. Giesen, "half to float done quick".)
 uint16_t toFloat16(float value) {
   constexpr uint32_t kSmallestNormal = (127 - 14) << 23, kOverflow = (127 + 16) << 23;
   const uint32_t bits = std::bit_cast<uint32_t>(value), sign = bits >> 16 & 0x8000;
@@ -42,7 +42,7 @@ float fromFloat16(uint16_t bits) {
   const uint32_t exponent = size & kExponent;
   const uint32_t normal = size + ((127 - 15) << 23);
   const uint32_t special = normal + ((128 - 16) << 23); // infinity or NaN
-  // For a number below 2^-14: gives the mantissa the exponent of 2^-14, and subtracts 2^-14.
+  // For an f16 x below 2^-14: makes the f32 2^-14 + x, and subtracts 2^-14.
   const uint32_t small = std::bit_cast<uint32_t>(std::bit_cast<float>(size + kSmallestNormal) -
                                                  std::bit_cast<float>(kSmallestNormal));
   const uint32_t result = exponent == kExponent ? special : exponent == 0 ? small : normal;
@@ -50,7 +50,7 @@ float fromFloat16(uint16_t bits) {
 }
 
 // Converts f64 to f32, and rounds to odd: if bits are lost, the last bit of the result is 1. A
-// later rounding to bf16 or f16 then cannot take the value for a tie.
+// value that is near the middle of two bf16 or f16 numbers then does not round to this middle.
 static float roundToOdd(double value) {
   auto narrow = static_cast<float>(value);
   if (static_cast<double>(narrow) == value || std::isnan(value))
@@ -58,7 +58,7 @@ static float roundToOdd(double value) {
   uint32_t bits = std::bit_cast<uint32_t>(narrow);
   if (bits & 1)
     return narrow;
-  // The result is the neighbour of `narrow` in the direction of `value`.
+  // Replaces `narrow` by its neighbour on the other side of `value`, which is odd.
   bool grew = std::fabs(static_cast<double>(narrow)) > std::fabs(value);
   return std::bit_cast<float>(grew ? bits - 1 : bits + 1);
 }
@@ -88,7 +88,8 @@ static bool convert(const void *source, void *target, uint64_t count) {
   return true;
 }
 
-// Returns the result of `visit` for a value of the float type `type`; false for another type.
+// Calls `visit` with a value of the float type `type`, and returns its result. Returns false if
+// `type` is no float type.
 template <typename Visit> static bool withFloat(plan::DType type, const Visit &visit) {
   switch (type) {
   case plan::DType::F32:

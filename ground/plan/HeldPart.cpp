@@ -11,12 +11,12 @@ static uint64_t elements(const plan::Slice &slice) {
   return slice.bytes() / byteWidth(slice.dtype());
 }
 
-// Returns the distance from the tensor's first element to `element`, in elements of the slice.
+// Returns the position of the tensor's element `element`, counted with the padding between rows.
 static uint64_t placeOf(uint64_t element, uint64_t columns, uint64_t pitch) {
   return pitch ? element / columns * pitch + element % columns : element;
 }
 
-// Returns the number of elements of the tensor in the first `places` elements of its range.
+// Returns how many of the first `places` positions have elements of the tensor and not padding.
 static uint64_t elementsBefore(uint64_t places, uint64_t columns, uint64_t pitch) {
   return pitch ? places / pitch * columns + std::min(places % pitch, columns) : places;
 }
@@ -63,7 +63,7 @@ HeldPart heldPart(const plan::Plan &plan, const plan::Variable &variable, uint64
                ? 0
                : std::min(count, elementsBefore(place - shard->offset(), columns, pitch));
   };
-  // The index of the piece that this rank has.
+  // The index of the rank's piece of the vector.
   const uint64_t groups = std::max<uint64_t>(shard->groups(), 1);
   const uint64_t number = position % groups * (plan.shard_ranks() / groups) + position / groups;
   const uint64_t begin = number * piece;
@@ -82,7 +82,9 @@ HeldPart writtenPart(const plan::Plan &plan, const plan::Variable &variable, uin
                        variable.kind() == plan::VariableKind::Moment2Scale;
   const uint64_t block = isScale ? 1 : uint64_t(kMomentBlock);
   const uint64_t blocks = (held.count + block - 1) / block;
-  // Returns the number of elements that the ranks with copies 0 to `number` - 1 write together.
+  // Several ranks may have copies of the same elements. Returns the number of elements that copies
+  // 0
+  // to `number` - 1 write.
   auto before = [&](uint64_t number) {
     return std::min(held.count, blocks * number / copies * block);
   };

@@ -9,14 +9,14 @@
 namespace lmc {
 
 // Elements [first, first + count) of a tensor. Element `first` is element `at` of the variable's
-// slice. Rows have `columns` elements and begin `pitch` elements of the slice apart; with pitch 0,
-// all elements are adjacent.
+// slice. Rows have `columns` elements. The starts of two rows are `pitch` elements of the slice
+// apart; with pitch 0, all elements are adjacent.
 struct HeldPart {
   uint64_t first = 0, count = 0, at = 0;
   uint64_t columns = 0, pitch = 0;
 
-  // Returns elements [from, from + number) of the tensor. The part must have all of them, and
-  // element `from`.
+  // Returns elements [from, from + number) of the tensor. This part must have all of them, and must
+  // have element `from` even if `number` is 0.
   HeldPart part(uint64_t from, uint64_t number) const;
   // Returns the longest range of adjacent elements at the beginning of the part.
   HeldPart run() const;
@@ -30,12 +30,12 @@ struct HeldPart {
   HeldPart inBytes(uint64_t width) const;
 };
 
-// Returns the part that the rank at `position` along the axis Shard has: the whole tensor if ranks
-// do not divide the variable. `plan` must be verified.
+// Returns the part that the rank at `position` along the axis Shard has. If the variable is not
+// divided among ranks, this part is the whole tensor. `plan` must be verified.
 HeldPart heldPart(const plan::Plan &plan, const plan::Variable &variable, uint64_t position);
 
-// Returns the part that a rank writes to a checkpoint. The parts of all ranks cover the tensor
-// once: ranks that have the same elements write about equal shares of them. Parts end at moment
+// Returns the part that a rank writes to a checkpoint. Each element of the tensor is in the part of
+// exactly one rank: ranks with the same elements divide these about equally. Parts end at moment
 // blocks, so a rank that writes 8-bit moments also writes their scales.
 HeldPart writtenPart(const plan::Plan &plan, const plan::Variable &variable, uint64_t rank);
 

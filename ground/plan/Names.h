@@ -28,8 +28,8 @@ inline constexpr const char *kStarts = "batch.starts";
 inline constexpr const char *kPositions = "batch.positions";
 inline constexpr const char *kRowPositions = "batch.row_positions"; // in rows, not in documents
 
-// Variables of the function `generate`. The host writes the positions whose next token it needs.
-// The device writes the logits of these next tokens.
+// Variables of the function `generate`. The host writes to kGenerateRows the positions after which
+// it needs a token. The device writes the logits of this next token to kGenerateLogits.
 inline constexpr const char *kGenerateRows = "generate.rows";
 inline constexpr const char *kGenerateLogits = "generate.logits";
 
@@ -41,16 +41,17 @@ inline constexpr const char *kParamNorm = "run.param_norm";
 inline constexpr const char *kUpdateNorm = "run.update_norm";
 inline constexpr const char *kDebugLogits = "debug.logits";
 
-// Statistics of routers in an optimizer step, summed over micro-steps and ranks: vectors with one
-// element per expert, which all lie in the vector kRouterSums. routerSum(which, layer) names the
-// vector of a layer. kRouterBalance itself is the sum over all routers.
+// Statistics of routers, summed over the micro-steps and ranks of an optimizer step. Each is a
+// vector with one element per expert, inside the vector kRouterSums. routerSum(which, layer) names
+// the vector of one layer. The vector kRouterBalance itself is a sum over all routers.
 inline constexpr const char *kRouterSums = "run.router";
 inline constexpr const char *kRouterCounts = "run.router.counts";   // choices
 inline constexpr const char *kRouterEntropy = "run.router.entropy"; // sums of -p log p, in nats
-// One element: the number of late choices (lm.late_rows). It exists only with expert_capacity.
+// A vector of one element: the number of late choices (lm.late_rows). It exists only with
+// expert_capacity.
 inline constexpr const char *kRouterLate = "run.router.late";
-// The contribution of each expert to the balancing loss: of a layer, with coefficient 1, or of all
-// routers, as it is added to the sum of the tokens' losses.
+// Each expert's contribution to the balancing loss. A layer's vector has the contributions for
+// coefficient 1. The vector of all routers has them as they are added to the tokens' losses.
 inline constexpr const char *kRouterBalance = "run.router.balance";
 
 // Returns "attention_grad" for "AttentionGrad", and "muon_ns_dtype" for "muonNsDType".
@@ -72,7 +73,7 @@ inline std::string routerSum(std::string_view which, int64_t layer) {
   return std::string(which) + "." + std::to_string(layer);
 }
 
-// Returns the name of the setting for the key `key` of the parameter group `group`.
+// Returns the name of a parameter group's setting: "optimizer.group.GROUP.KEY".
 inline std::string groupSetting(std::string_view group, std::string_view key) {
   return "optimizer.group." + std::string(group) + "." + std::string(key);
 }

@@ -52,7 +52,7 @@ inline Operands operandsOf(const Launch &op) {
 
 // Returns true if the product is added to the contents of d.
 inline bool accumulates(const Gemm &op) { return int64_t(op.c()) == int64_t(op.d()); }
-// Returns the slice, other than d, that is added to the product; -1 if there is none.
+// Returns the slice that is added to the product; -1 if there is none, or if it is `d` itself.
 inline int64_t residualOf(const Gemm &op) { return accumulates(op) ? -1 : int64_t(op.c()); }
 
 inline Operands operandsOf(const Gemm &op) {
@@ -79,7 +79,8 @@ inline Operands operandsOf(const SwigluLinearGrad &op) {
           {"a", product.d(), op.both() ? Role::Write : Role::Scratch}};
 }
 
-// Returns the matrix product that is the command or a part of it; null if there is none.
+// Returns the command's matrix product: the command itself, or a part of it. Returns null if it has
+// none.
 inline const Gemm *productOf(const Command &command) {
   if (const LinearSwiglu *op = command.body_as_LinearSwiglu())
     return op->product();
@@ -107,7 +108,7 @@ inline Operands operandsOf(const Collective &op) {
   return {{"x", op.x()}, {"d", op.d(), Role::Write}};
 }
 
-// A wait accesses no bytes itself. After it, the bytes of its collective may be accessed.
+// A wait itself accesses no bytes. The commands after it may access the bytes of its collective.
 inline Operands operandsOf(const Wait &) { return {}; }
 
 // Calls `visit` with the body of `command` in its own type, such as `const Gemm &`, and returns the

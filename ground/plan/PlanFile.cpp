@@ -141,7 +141,7 @@ Result<void> PlanFile::verify() {
   return openPhases();
 }
 
-// Returns a difference between two plans that phases of one run must not have; "": there is none.
+// Returns what differs between the plans of two phases of a run but must be equal; "" if nothing.
 static std::string differenceOfPhases(const plan::Plan &first, const plan::Plan &later) {
   if (first.fingerprint()->string_view() != later.fingerprint()->string_view())
     return "its parameters or moments";

@@ -10,7 +10,7 @@ namespace lmc {
 // Returns the bytes of all arenas together, or UINT64_MAX if the sum does not fit in 64 bits.
 uint64_t plannedBytes(const plan::Plan &plan);
 
-// In a copy of the state, each tensor begins at a multiple of these bytes, a cache line.
+// In a copy of the state, each tensor begins at a multiple of this number of bytes (a cache line).
 inline constexpr uint64_t kCopyAlignment = 64;
 
 // Returns the bytes of host memory for a copy of what rank `rank` writes to a checkpoint: its part

@@ -29,7 +29,7 @@ void normalize(std::vector<Interval> &intervals) {
   intervals = std::move(joined);
 }
 
-// Adds the intervals of [0, pitch) that the runs of a strided slice cover, modulo its pitch.
+// Adds the byte offsets modulo the pitch, as intervals of [0, pitch), that the slice's runs cover.
 void addResidues(const plan::Slice &slice, std::vector<Interval> &residues) {
   uint64_t pitch = slice.pitch(), begin = slice.offset() % pitch, end = begin + runBytes(slice);
   if (end <= pitch) {
@@ -78,7 +78,7 @@ uint64_t unionBytes(const std::vector<const plan::Slice *> &slices) {
       covered += extent.end - extent.begin;
     return std::min(sum, covered);
   }
-  // Between neighbouring cuts, the same slices cover the same part of each `pitch` bytes.
+  // Between two neighbouring cuts, the covered bytes repeat every `pitch` bytes.
   std::ranges::sort(cuts);
   cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
   uint64_t total = 0;
@@ -104,7 +104,7 @@ bool overlap(const plan::Slice &a, const plan::Slice &b) {
     return false;
   if (a.pitch() == 0 || a.pitch() != b.pitch())
     return true;
-  // The runs of two blocks of columns of one matrix alternate, without a common byte.
+  // If no run of one slice overlaps a run of the other, the runs alternate.
   const auto &[low, high] = a.offset() <= b.offset() ? std::tie(a, b) : std::tie(b, a);
   uint64_t column = (high.offset() - low.offset()) % a.pitch();
   return column < runBytes(low) || column + runBytes(high) > a.pitch();

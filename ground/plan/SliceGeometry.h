@@ -19,8 +19,8 @@ uint64_t endOf(const plan::Slice &slice);
 // several pitches, the result may be too large.
 uint64_t unionBytes(const std::vector<const plan::Slice *> &slices);
 
-// Returns true if some byte belongs to both slices or, for different pitches, if their extents
-// overlap.
+// Returns true if the slices have a byte in common. For slices with different pitches, returns true
+// if their extents overlap (from the first to the last byte of each).
 bool overlap(const plan::Slice &a, const plan::Slice &b);
 
 // A copy of `rows` runs of `bytes` bytes each. Runs begin dPitch bytes apart in the target and

@@ -12,7 +12,8 @@ namespace lmc::plan {
 uint64_t runsPerStep(std::string_view function, uint64_t gradientAccumulationSteps);
 
 // Return the predicted seconds of a run of a function, and of an optimizer step; 0 if the plan has
-// no predictions. Only commands of stream 0 count: they include the waits for other streams.
+// no predictions. They add up the commands of stream 0, whose times include the waits for other
+// streams.
 double predictedSeconds(const Function &function);
 double predictedStepSeconds(const Plan &plan);
 

@@ -5,7 +5,8 @@ namespace {
 
 DType dtypeOf(const Plan &plan, uint32_t slice) { return plan.slices()->Get(slice)->dtype(); }
 
-// Returns the scratch of a command on a CPU: for bf16, the gradient of attention sums dq in f32.
+// Returns the scratch of a command on a CPU. Only attention's gradient in bf16 needs scratch, to
+// sum dq in f32.
 std::optional<Scratch> cpuScratch(const Plan &plan, const Command &command) {
   const AttentionGrad *grad = command.body_as_AttentionGrad();
   if (!grad || dtypeOf(plan, grad->q()) != DType::BF16)
@@ -14,8 +15,8 @@ std::optional<Scratch> cpuScratch(const Plan &plan, const Command &command) {
 }
 
 // Returns the minimum scratch of a command on CUDA; some kernels need more. The gradient of
-// attention stores the sum of dout * out for each token and head. Scatter-add sorts pairs of id and
-// token, of 8 bytes.
+// attention stores the sum of dout * out for each token and head. Scatter-add sorts pairs (id,
+// token) of 8 bytes each.
 std::optional<Scratch> cudaScratch(const Plan &plan, const Command &command) {
   if (const AttentionGrad *grad = command.body_as_AttentionGrad())
     return Scratch{sumType(dtypeOf(plan, grad->q())),

@@ -1,5 +1,5 @@
 // The rules for valid plans that depend on the plan's target. TargetRules.cpp has a row for each
-// target. For any other target, kernels have no grid, and commands have no launches and need no
+// known target. For unknown targets, kernels have no grid, and commands have no launches and no
 // scratch.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace lmc::plan {
 
-// Upper limits of a GPU kernel's launch. No device of the target can run a launch beyond them.
+// Upper limits of a GPU kernel's launch. No device of the target can exceed them.
 struct GridLimits {
   std::array<uint32_t, 3> blocks;   // maximum number of thread blocks in x, y and z
   uint32_t threads, threadMultiple; // threads of a block: the maximum; the number is a multiple
@@ -20,7 +20,7 @@ struct GridLimits {
   uint32_t sharedBytes;             // maximum dynamic shared memory of a thread block
 };
 
-// The minimum workspace of a command: as many elements of `dtype` as the product of `extents`.
+// The minimum workspace of a command. Its number of elements is the product of `extents`.
 struct Scratch {
   DType dtype;
   std::array<uint64_t, 4> extents = {1, 1, 1, 1};
@@ -28,7 +28,7 @@ struct Scratch {
 
 struct TargetRules {
   std::string_view name; // the part of a plan's target before ':', such as "cpu"
-  // The limits of kernels that have code. Null: kernels have no grid, and commands no launches.
+  // The limits of a kernel launch. Null: kernels have no grid, and commands have no launches.
   const GridLimits *grid = nullptr;
   bool modulesMatch = false; // true if Module.target must equal the target of the plan
   // The address of a matrix product's workspace (i8) is a multiple of this number of bytes. 0:

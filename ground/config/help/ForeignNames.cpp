@@ -94,7 +94,7 @@ constexpr Row kRows[] = {
     {"lr_schedule.wsd_decay_style", "T:decay_type",
      "it needs style = \"wsd\"; \"sqrt\" is \"minus_sqrt\""},
 
-    // Devices, and how they divide the work.
+    // Keys that choose devices and divide the work among them.
     {"distributed.strategy", "F:zero_stage", "zero_stage = 2 is strategy = \"zero2\""},
     {"distributed.strategy", "H:deepspeed", "stage 2 of DeepSpeed is strategy = \"zero2\""},
     {"distributed.strategy", "H:fsdp",
@@ -263,7 +263,7 @@ constexpr Row kRows[] = {
     {"", "N:init_from T:initial_load_path F:pretrained_checkpoint_path", kInit},
 };
 
-// Remarks, each with the names of the sections to which it applies.
+// Pairs of a remark and the names of the sections to which it applies.
 constexpr std::pair<const char *, const char *> kSectionRows[] = {
     {"lmc's section is [model]", "base_model normalization rotary transformer"},
     {"lmc's section is [training]", "batch trainer"},

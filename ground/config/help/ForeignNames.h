@@ -8,7 +8,7 @@
 
 namespace lmc::config {
 
-// The programs that use a name, as bits.
+// The programs that use a name. The values are bits, so that a name can have several programs.
 enum ForeignProgram : unsigned {
   kFastLlm = 1,
   kMegatron = 2,
@@ -24,7 +24,8 @@ struct ForeignKey {
   std::string name;
   unsigned programs; // of ForeignProgram
   const char *key;   // path of lmc's key; "": lmc has none
-  // The difference in meaning or unit, or "". Without a `key`: what to use instead.
+  // How the setting differs from `key` in meaning or unit; "" if it does not. If there is no `key`,
+  // says what to use instead.
   const char *remark;
 };
 
@@ -37,9 +38,11 @@ struct ForeignSection {
 std::span<const ForeignKey> foreignKeys();
 std::span<const ForeignSection> foreignSections();
 
-// Returns the entry for `name` in `section` ("" for none), or nullptr. Capital letters, '-' for '_'
-// and leading dashes make no difference: "--num-layers" finds `num_layers`. With `ofSection`,
-// searches only the entries that name a section; else only the others.
+// Returns the table's entry for `name` in `section` ("" for none), or nullptr. Ignores capital
+// letters and leading dashes, and reads '-' as '_': "--num-layers" finds `num_layers`. If
+// `ofSection`
+// is true, searches only entries such as "learning_rate.base", which name a section; else the
+// others.
 const ForeignKey *findForeignKey(std::string_view section, std::string_view name, bool ofSection);
 const ForeignSection *findForeignSection(std::string_view section);
 

@@ -1,11 +1,12 @@
 // Prints a JSON Schema of a job's TOML file from the table of keys, for editors.
 //
-// The schema checks each key alone. Only loadConfig() checks relations between keys (heads divide
-// hidden_size), and what needs other files. The schema accepts choices in lower case only.
+// The schema checks each key alone. Only loadConfig() checks relations between keys (the number of
+// heads divides hidden_size), and values that depend on other files. The schema accepts choices in
+// lower case only.
 //
-// The version is draft-07, the newest whose conditions (if, then, else) the TOML editor Taplo
-// checks. Taplo does not complete keys in `allOf`, `then` or `else`. The schema therefore uses
-// these only to say which keys are required.
+// The schema's version is draft-07: the TOML editor Taplo checks no later version's conditions (if,
+// then, else). Taplo does not complete keys in `allOf`, `then` or `else`, so the schema uses these
+// only to say which keys are required.
 
 #include "ground/config/Keys.h"
 #include "ground/config/ModelFamily.h"
@@ -66,7 +67,7 @@ Json integerType(const Key &key) {
     schema["type"] = {"integer", "string"};
     schema["pattern"] = R"(^([0-9]+\.?[0-9]*|\.[0-9]+) *(B|[KMGT]i?B)?$)";
   } else if (!key.choices.empty()) {
-    // The range is outside of `anyOf`, so that the error about it names the bound.
+    // If the range were inside `anyOf`, the error about it would not name the bound.
     schema["anyOf"] = Json::array({schema, Json::object({{"enum", choicesJson(key)}})});
     schema["type"] = {"integer", "string"};
   }
@@ -109,7 +110,7 @@ Json typeOf(const Key &key) {
   return std::visit(type, key.field(config));
 }
 
-// Returns the default as a TOML value; null if the default is no fixed value.
+// Returns the default as a TOML value; null if it depends on another key or on the family.
 Json defaultOf(const Key &key) {
   if (key.required || !key.derived.key.empty())
     return nullptr;
@@ -189,7 +190,7 @@ public:
       requireKey(key, families);
   }
 
-  // Returns the schema. A table that has the key `standIn` needs no other key.
+  // Returns the schema. It requires no key of a table that has the key `standIn`.
   Json finish(const char *standIn = nullptr) {
     Json needs = Json::object();
     if (!required.empty())
@@ -258,7 +259,7 @@ Json sectionSchema(const Section &section, const KeyTable &keys) {
   for (const Section &inner : sections())
     if (std::string_view(inner.name).starts_with(prefix))
       table.addProperty(inner.name + prefix.size(), sectionSchema(inner, keys));
-  // [model] needs no key if `config` is given, because a config.json has all of them.
+  // [model] needs no other key if `config` is given: its config.json has values for all of them.
   return table.finish(keys.find(section.name, "config") ? "config" : nullptr);
 }
 

@@ -16,7 +16,7 @@ void Rows::model(const ModelFamilies &families) {
     names.push_back(family->name);
     modelTypes.push_back(family->modelType);
   }
-  // If the job names no family, sets the first one.
+  // A job without `architecture` gets the first family.
   const auto architecture = [families](Config &config) -> Field {
     if (config.model.architecture.empty())
       config.model.architecture = families.front()->name;

@@ -4,7 +4,7 @@
 #include "ground/config/keys/Traits.h"
 #include "ground/plan/Names.h"
 
-// The function for Key::field: FIELD(training.seed) is Config::training.seed.
+// The function that returns a key's field: FIELD(training.seed) returns config.training.seed.
 #define FIELD(PATH) [=](Config &config) -> Field { return &config.PATH; }
 
 // Adds a key that has the name of its field: KEY(training.zLoss, ...) is `z_loss`.
@@ -12,7 +12,7 @@
 
 namespace lmc::config::keys {
 
-// With these upper bounds, and those in the other files, all products of sizes are below 2^63.
+// These and the other files' maximum values keep all products of sizes below 2^63.
 constexpr double kMaxLayers = 4096, kMaxPositions = 1 << 26, kMaxSteps = 1e12;
 constexpr double kMaxInt32 = 2147483647;
 

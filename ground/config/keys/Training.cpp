@@ -1,4 +1,4 @@
-// The keys of what is trained: [training], [optimizer], [lr_schedule] and [[phase]].
+// The keys of the training itself: [training], [optimizer], [lr_schedule] and [[phase]].
 #include "ground/config/keys/Rows.h"
 
 namespace lmc::config::keys {

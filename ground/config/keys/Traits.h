@@ -1,5 +1,5 @@
-// Traits: the facts about a key in its row of the table. A trait has the name of the member of Key
-// that it sets. A text without a trait is the key's doc.
+// The traits of a key are the facts that its row in the table of keys states. Each trait has the
+// name of the member of Key that it sets. A plain text as a trait is the key's documentation:
 //
 //   makeKey("seed", field, range(0, kUnbounded), runTime, identity, "Seed of all random numbers.")
 #pragma once
@@ -56,7 +56,7 @@ inline void required(Key &key) { key.required = true; }
 inline void runTime(Key &key) { key.runTime = true; }
 inline void runTimeIfGiven(Key &key) { key.runTimeIfGiven = true; }
 inline void identity(Key &key) { key.identity = true; }
-// Undo runTime and identity of the section for a key.
+// For one key, undo the traits runTime and identity, which its section gives to all keys.
 inline void compiled(Key &key) { key.runTime = false; }
 inline void sameModel(Key &key) { key.identity = false; }
 
