@@ -30,7 +30,7 @@ public:
   nlohmann::json trace() const { return {{"displayTimeUnit", "ms"}, {"traceEvents", events}}; }
 
 private:
-  // Adds an event of kind `phase`, with the additional members `more`.
+  // Adds an event. `phase` is its type in Chrome's trace format; `more` are additional members.
   void add(const char *phase, const std::string &name, nlohmann::json arguments,
            nlohmann::json more = nlohmann::json::object());
 

@@ -131,7 +131,7 @@ private:
 
   Result<void> arenas() {
     for (const auto *arena : *plan.arenas()) {
-      // The maximum alignment is a page: every allocation of a device has at least this alignment.
+      // The maximum alignment is a page of memory: every device allocation is aligned to a page.
       constexpr uint32_t kPage = 4096;
       const uint32_t alignment = arena->alignment();
       if (alignment == 0 || (alignment & (alignment - 1)) != 0 || alignment > kPage)
@@ -230,7 +230,7 @@ private:
       const bool isOfRank = kind == Kind::ComputeCopy || kind == Kind::Gradient;
       if (!isOfRank && kind != Kind::Moment1 && kind != Kind::Moment2 && !isScale(kind))
         continue;
-      // If ranks divide a parameter, whole copies and gradients of own tokens name no parameter.
+      // With several ranks, a copy or gradient that every rank has whole names no parameter.
       if (isOfRank && !variable->parameter() && plan.shard_ranks() > 1)
         continue;
       auto of =
@@ -245,7 +245,7 @@ private:
     return {};
   }
 
-  // Checks that the tensor of a variable lies inside the vector that the ranks divide.
+  // Checks that a variable's tensor fits into the vector that is divided among the ranks.
   Result<void> shard(const plan::Variable &variable, const plan::Slice &piece) {
     if (!variable.shard())
       return {};
@@ -279,7 +279,7 @@ private:
     return false;
   }
 
-  // Checks that the parameter group of a variable has its settings.
+  // Checks that the plan has the settings of a variable's parameter group.
   Result<void> group(const plan::Variable &variable) {
     const std::string name = variable.name()->str();
     const bool isRate = variable.step_value() == plan::StepValue::GroupLearningRate ||
@@ -357,7 +357,7 @@ private:
       if (!isFloat(from.dtype()) || elements(from) != elements(slice))
         return fail("variable '{}' is a copy of '{}', which differs in size", name,
                     init->source()->str());
-      // A copy of a copy would depend on the order of initialisation.
+      // A copy of a copy would depend on the order in which variables are initialised.
       if (source->second->initializer() && source->second->initializer()->kind() == Kind::CopyOf)
         return fail("variable '{}' is a copy of a copy", name);
       break;
@@ -435,8 +435,9 @@ private:
   // Checks that, while a collective may run, no command accesses bytes that the collective writes,
   // or writes bytes that the collective reads.
   Result<void> streams(const plan::Function &function) {
-    // For each collective and each stream, a number n. When the collective has ended, all
-    // collectives of the stream among the function's first n commands have ended, too.
+    // One number n for each stream. When a collective has ended, all collectives of the stream
+    // among
+    // the function's first n commands have ended, too.
     using Ended = std::array<uint32_t, kStreams>;
     std::map<uint32_t, Ended> endedWith;
     Ended latest{};                // of the last collective of each stream, its number + 1
@@ -594,7 +595,7 @@ private:
     for (uint32_t slice : *launch.args())
       if (slice >= plan.slices()->size())
         return fail("argument slice {} does not exist", slice);
-    // A CUDA driver reads as many arguments as the kernel declares.
+    // All launches of a kernel must have equally many arguments: as many as it declares.
     if (auto [count, isNew] = arguments.emplace(launch.kernel(), launch.args()->size());
         !isNew && count->second != launch.args()->size())
       return fail("kernel '{}' has {} arguments here and {} elsewhere",
@@ -603,7 +604,7 @@ private:
     return {};
   }
 
-  // Checks that the kernels of a command (Command.launches) access only slices that it names.
+  // Checks that the kernels of a command (Command.launches) access only the command's operands.
   Result<void> launches(const plan::Command &command, const plan::Operands &operands) {
     if (!command.launches())
       return {};
@@ -629,7 +630,7 @@ private:
     return plan::hasTwoWays(command) ? twoWays(command) : Result<void>();
   }
 
-  // Checks the arguments of the kernels of a command that can be computed in two ways.
+  // Checks the arguments of kernels that are alternatives for one command (hasTwoWays()).
   Result<void> twoWays(const plan::Command &command) {
     std::array<std::vector<uint32_t>, 2> needed;
     if (const plan::LinearSwiglu *op = command.body_as_LinearSwiglu()) {
@@ -687,8 +688,7 @@ private:
     return {};
   }
 
-  // Returns the expected dtype of an operand that may have `type` or the dtype of its sums: `type`
-  // if the operand has it.
+  // Returns the expected dtype of an operand, for which `type` and the dtype of its sums are valid.
   DType typeOrSum(int64_t index, DType type) const {
     return dtypeOf(index) == type ? type : sumType(type);
   }
@@ -739,7 +739,7 @@ private:
         op.head_dim() == 0 || op.heads() % op.kv_heads() != 0)
       return fail("{} heads of {} over {} key/value heads, {} x {} tokens, make no attention",
                   op.heads(), op.head_dim(), op.kv_heads(), op.batch(), op.seq());
-    // Scratch grows with the head dimension, and kernels compute positions in 32 bits.
+    // The maximum head dimension limits the scratch. Kernels compute positions in 32 bits.
     constexpr uint32_t kMostHeadDim = 4096, kMostPositions = 1u << 30;
     if (op.head_dim() > kMostHeadDim || op.seq() > kMostPositions || op.window() > kMostPositions)
       return fail("head dimension {} over {} tokens with window {} is beyond what is supported",

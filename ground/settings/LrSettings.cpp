@@ -25,7 +25,8 @@ int whereGiven(const LrKeys &keys, const char *key) {
   return keys.given.contains(key) ? keys.given.at(key) : 0;
 }
 
-// Returns true if `ratio` was given later than `plain`; both are forms of the same value.
+// Two keys are forms of one value (`min_lr` and `min_lr_ratio`). Returns true if `ratio` was given
+// later.
 bool usesRatio(const LrKeys &keys, const char *plain, const char *ratio) {
   return whereGiven(keys, ratio) > whereGiven(keys, plain);
 }

@@ -27,7 +27,7 @@ std::string Setting::text() const {
 std::string SettingFault::named() const {
   const size_t dot = key.rfind('.');
   const std::string name = key.substr(dot + 1);
-  // Texts such as "min_lr and min_lr_ratio say the same" may begin with another key of the section.
+  // A text may begin with another key of the section: "min_lr and min_lr_ratio say the same".
   const bool beginsWithKey =
       text.starts_with(name + " ") || text.find(" and " + name + " ") != std::string::npos;
   return beginsWithKey ? key.substr(0, dot + 1) + text : fmt::format("{}: {}", key, text);
@@ -38,7 +38,7 @@ const Setting *SettingTable::find(std::string_view key) const {
   return entry == entries.end() ? nullptr : &*entry;
 }
 
-// The keys of data files, each with the list of tables that can be given in its place.
+// Pairs of a key of data files and the list of tables that can replace it.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kKeyOrTables = {
     {{"data.train", "data.source"}, {"data.validation", "validation"}}};
 

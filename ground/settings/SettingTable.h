@@ -15,7 +15,7 @@ namespace plan {
 enum class SettingType : uint8_t; // plan_generated.h
 } // namespace plan
 
-// The origin of a setting's value. A plan has only the first three.
+// The origin of a setting's value. RunSet exists only in a run, not in a plan.
 enum class SettingOrigin { Default, File, CompileSet, RunSet };
 
 // Returns "default", "file", "lmc compile --set" or "lmc-run --set".
@@ -29,8 +29,7 @@ struct Setting {
   std::vector<std::string> values = {}; // the elements of a StringList
   SettingOrigin origin = SettingOrigin::Default;
   bool identity = false; // another value trains another model: a restart must declare the change
-  // For a default that derives from another setting: the key of that setting, and the divisor of
-  // its value.
+  // If the default derives from another setting: that setting's key, and the divisor of its value.
   std::string derivedFrom = {};
   double derivedDivisor = 1;
   // Only the settings of a job have the members below.
@@ -64,18 +63,19 @@ public:
   // Returns the setting `key`; nullptr if the plan has none.
   const Setting *find(std::string_view key) const;
 
-  // Returns the names of the tables of a list, in their order: "web" for "data.source", if there is
-  // a setting "data.source.web.paths". Data is given by a key or by tables: data.train or
-  // [[data.source]], data.validation or [[validation]]. Returns no table if the key was given
-  // later; --set is later than the file.
+  // Returns the names of a list's tables, in their order. For example, the setting
+  // "data.source.web.paths" belongs to the table "web" of the list "data.source". Returns no names
+  // if
+  // the key that replaces the list was given later (--set is later than the file): data.train
+  // replaces [[data.source]], and data.validation replaces [[validation]].
   std::vector<std::string> tablesOf(std::string_view list) const;
-  // Returns the files of `key`, data.train or data.validation; none if tables were given later.
+  // Returns the files of data.train or data.validation, or none if its tables were given later.
   std::vector<std::string> files(std::string_view key) const;
-  // Returns the value of `key`. Error: the plan has no number with this name.
+  // Returns the value of `key`. Error: there is no setting `key`, or its value is no number.
   Result<double> number(std::string_view key) const;
 
 private:
-  // Returns the latest origin of the list's tables, or Default if there are no tables.
+  // Returns the latest origin of a setting in the list's tables, or Default if there is none.
   SettingOrigin originOfTables(std::string_view list) const;
 
   std::vector<Setting> entries;

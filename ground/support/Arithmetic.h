@@ -5,9 +5,9 @@
 
 namespace lmc {
 
-// Makes the calling thread, and the threads that it starts, round to nearest and compute with
-// subnormal numbers, as every program does at its start. A library that is linked with -ffast-math
-// changes this when it is loaded, so that a run would get different results.
+// Makes the calling thread, and the threads that it starts, round to nearest and keep subnormal
+// numbers, which is the default. Loading a library that was linked with -ffast-math turns
+// subnormal numbers into zeros, which would change the results of a run.
 inline void useDefaultArithmetic() { std::fesetenv(FE_DFL_ENV); }
 
 } // namespace lmc

@@ -8,7 +8,7 @@
 
 namespace lmc {
 
-// The name of an empty file there, which exists once the command has ended with exit code 0.
+// The name of an empty file in this folder. It exists once the command has ended with exit code 0.
 inline constexpr const char *kEvaluationComplete = "complete";
 
 // Numbers by name, such as "hellaswag/acc,none".

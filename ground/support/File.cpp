@@ -24,8 +24,8 @@ Error systemError(const std::string &action, const std::string &path, int errorN
                       std::generic_category().message(errorNumber));
 }
 
-// Returns the Error after a failure to read a path. A missing or unreadable path is a user error,
-// because the user probably mistyped it.
+// Returns the Error for a path that could not be read. A missing or unreadable path is a user
+// error, because the user probably mistyped it.
 static Error readingError(const std::string &path, int errorNumber) {
   constexpr int kOfUser[] = {ENOENT, ENOTDIR, EISDIR, EACCES, ELOOP, ENAMETOOLONG};
   Error error = systemError("read", path, errorNumber);

@@ -1,7 +1,7 @@
 // Functions for files and folders. A function that syncs returns when the data is on the disk.
 //
 // Every Error names the path and the system's reason. Its exit code is UserError if a path to be
-// read is missing or cannot be opened, and else Failure, for example if a disk is full.
+// read is missing or cannot be opened. Otherwise it is Failure, for example if a disk is full.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -35,7 +35,7 @@ public:
 
   // Writes all `bytes` bytes at `data`, with as many system calls as necessary.
   Result<void> write(const void *data, size_t bytes);
-  // Like write(), from byte `offset` of the file on.
+  // Like write(), but begins at byte `offset` of the file.
   Result<void> writeAt(const void *data, size_t bytes, uint64_t offset);
   // Makes the file `bytes` bytes long. Bytes after its old end are zeros.
   Result<void> resize(uint64_t bytes);
@@ -103,8 +103,8 @@ Result<void> removeTree(const std::string &path);
 
 bool exists(const std::string &path);
 
-// Returns the paths that a pattern with the wildcards '*', '?' and '[' matches, sorted by bytes.
-// Returns a text without wildcards, and an existing path, as it is. Error: nothing matches.
+// Returns the paths that match a pattern with the wildcards '*', '?' and '[', sorted by bytes. If
+// `pattern` has no wildcards or is an existing path, returns it alone. Error: no path matches.
 Result<std::vector<std::string>> expandPattern(const std::string &pattern);
 
 // Returns the names of a folder's entries, sorted, without "." and "..".
@@ -114,8 +114,8 @@ Result<std::vector<std::string>> listFolder(const std::string &path);
 Result<uint64_t> freeBytes(const std::string &path);
 
 // Renames the complete folder `from` to `to`, removes the old folder at `to`, and syncs the result.
-// At every moment, `to` is a complete folder. On a file system that cannot exchange two names, the
-// old folder is at `aside` for a moment instead. All paths must have the same parent folder.
+// At every moment, the old or the new folder is complete at `to`. If the file system cannot
+// exchange names, the old folder may be at `aside` instead. All paths must have the same parent.
 Result<void> publishFolder(const std::string &from, const std::string &to,
                            const std::string &aside);
 

@@ -11,8 +11,8 @@
 
 namespace lmc {
 
-// Returns the number of type T that `text` is, without a '+' before it. Returns nullopt if the
-// whole `text` is no number, or T cannot represent the number.
+// Parses the whole `text` as a number of type T, without a '+'. Returns nullopt if `text` is no
+// such number or T cannot represent it.
 template <typename T> std::optional<T> parseWhole(std::string_view text) {
   T value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -28,7 +28,7 @@ inline std::optional<double> parseDouble(std::string_view text) {
   return parseWhole<double>(text);
 }
 
-// Returns `value`, rounded to `digits` significant decimal digits if it is finite.
+// Rounds a finite `value` to `digits` significant decimal digits; returns others unchanged.
 inline double roundToDigits(double value, int digits) {
   return std::isfinite(value) ? parseDouble(fmt::format("{:.{}g}", value, digits)).value_or(value)
                               : value;

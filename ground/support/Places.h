@@ -13,8 +13,9 @@ inline std::filesystem::path programFolder() {
   return std::filesystem::read_symlink("/proc/self/exe", failed).parent_path();
 }
 
-// If pip has installed this program, returns the path of a file of another Python package, which
-// need not exist; else "". `name` is relative to the folder of all packages (site-packages):
+// Returns the path of file `name` of another Python package, if pip has installed this program;
+// else
+// "". The file need not exist. `name` is relative to the folder of all packages (site-packages):
 // "nvidia/cu13/lib/libnvrtc.so.13".
 inline std::string fileOfPythonPackage(const std::string &name) {
   // The folder of the Python package `lmc`, whose folder `bin` has this program.

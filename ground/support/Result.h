@@ -30,8 +30,8 @@ struct Error {
   ExitCode code = ExitCode::UserError;
 };
 
-// Return an Error whose message is formatted as by fmt::format: a mistake of the user, and a
-// failure of the machine.
+// Return an Error, with a message formatted as by fmt::format. userError() is for a mistake of the
+// user, machineError() for a failure of the machine.
 template <typename... Args> Error userError(fmt::format_string<Args...> text, Args &&...args) {
   return {fmt::format(text, std::forward<Args>(args)...)};
 }

@@ -5,12 +5,12 @@
 // address in the stack pointer. A handler on such a thread therefore overwrites data of the run.
 //
 // The rule: main() calls blockSignals() before anything else. All threads of the program, also
-// those of libraries, inherit this mask. One thread that does nothing else receives the signals:
-// that of startSignalThread(), or the main thread of a process that only waits for its children
-// (ChildSignals). No other code may install a handler (test/structure.test), except the SIMT
-// executor of kernels, whose handler for its own faults has an alternate stack.
+// those of libraries, inherit the blocked signals. One thread that does nothing else receives the
+// signals. It is the thread of startSignalThread(), or the main thread of a process that only waits
+// for its children (ChildSignals). No other code may install a handler (test/structure.test). The
+// only exception is the SIMT executor of kernels: its handler has a stack of its own.
 //
-// Other signals are not blocked: signals of a fault in the thread itself (such as SIGSEGV), those
+// Some signals are not blocked: those that report a thread's own error (such as SIGSEGV), those
 // that stop and continue a process (such as SIGTSTP), SIGPIPE and SIGXFSZ.
 #pragma once
 
@@ -24,9 +24,9 @@ namespace lmc {
 inline constexpr std::array<int, 7> kStopSignals = {SIGTERM, SIGINT,  SIGHUP, SIGUSR1,
                                                     SIGUSR2, SIGXCPU, SIGALRM};
 
-// Blocks the signals of kStopSignals, SIGQUIT, and signals that need no answer, such as SIGPROF, in
-// the calling thread and in threads that it starts. SIGCHLD gets its default action, because a
-// process that ignores it cannot wait for its children.
+// Blocks the signals of kStopSignals, SIGQUIT, and signals that the program ignores, such as
+// SIGPROF. Blocks them in the calling thread and in threads that it starts. Resets SIGCHLD to its
+// default action: a process that ignores SIGCHLD cannot wait for its children.
 void blockSignals();
 
 // Lets SIGQUIT end the program, in a process that does not call startSignalThread().
@@ -46,15 +46,14 @@ sigset_t signalMaskAtStart();
 // the process started. A new process must call it before it starts another program.
 void restoreSignals();
 
-// Calls blockSignals(), and starts the thread that receives these signals unless this process has
-// such a thread. While a StopSignals exists, a second SIGINT ends the program at once. Without a
-// StopSignals, and for SIGQUIT, the thread ends the program, as the system does by default. Signals
-// that were ignored when the program started stay ignored. Of these, all of kStopSignals except
-// SIGHUP, which nohup ignores, can still stop a run.
+// Calls blockSignals(). Starts the thread that receives these signals, unless the process has one.
+// SIGQUIT ends the program. A signal of kStopSignals also ends it if there is no StopSignals, and a
+// second SIGINT ends it at once in any case. A signal that was ignored when the program started
+// does not end it, but can still stop a run. Exception: an ignored SIGHUP (nohup) stays ignored.
 void startSignalThread();
 
 // A run that signals can stop. The constructor calls startSignalThread() and ignoreFailedWrites().
-// A signal of kStopSignals only makes requested() true, of all objects that exist at that time.
+// After a signal of kStopSignals, requested() is true for all objects that exist at that time.
 class StopSignals {
 public:
   StopSignals();

@@ -19,8 +19,8 @@ public:
 
   const int64_t tokens; // of a micro-step
   int64_t weights = 0;  // elements of all weights by which a token is multiplied
-  // Columns of q, by the mean number of keys that a query sees with the mask (causal) and without
-  // it (full). Columns with an equal mean are added first, so that each product is rounded once.
+  // Maps the mean number of keys that a query sees (causal: with the mask, full: without it) to the
+  // sum of such columns of q. A sum by equal means rounds each product only once.
   std::map<double, int64_t> causal, full;
   int64_t layerTraffic = 0; // bytes per token
 
@@ -61,7 +61,7 @@ static bool isRotated(lm::RmsNormOp norm) {
 void Counter::addAttention(lm::AttentionOp attention) {
   double seq = double(attention.getSeq());
   double window = attention.getWindow() > 0 ? std::min(double(attention.getWindow()), seq) : seq;
-  // The key is the mean of min(i, window) over the positions i of the sequence.
+  // Query i sees min(i, window) keys. The map's key is the mean over the sequence.
   causal[window - window * window / (2 * seq)] += extent(attention.getQ(), 1);
   full[seq] += extent(attention.getQ(), 1);
 }

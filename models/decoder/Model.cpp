@@ -19,14 +19,15 @@ namespace {
 struct Parameter {
   std::string name; // name of the parameter, without the prefix of its layer
   SmallVector<int64_t> shape;
-  // For a matrix, the standard deviation of its normal initial values; for a vector, its initial
+  // A matrix begins with normal random numbers of this standard deviation. A vector begins with
+  // this
   // value, 0 or 1.
   double initial;
   // For a weight [in, out]: the number of columns of each linear map in it.
   SmallVector<int64_t> columns = {};
   // For a matrix of several parts, one below the other: their names and numbers of rows.
   std::vector<std::pair<std::string, int64_t>> parts = {};
-  // For a router's bias: the number of choices of each expert in a step if all are equally busy.
+  // For a router's bias: how many choices each expert gets in a step if the load is balanced.
   double balanced = 0;
 };
 
@@ -37,7 +38,7 @@ struct LayerFunction {
   int64_t experts = 0; // number of experts; 0: the layer has no router
 };
 
-// The sums over a layer's router that people watch (ground/plan/Names.h).
+// The sums of a layer's router that monitoring.router reports (ground/plan/Names.h).
 constexpr const char *kWatched[] = {names::kRouterCounts, names::kRouterBalance,
                                     names::kRouterEntropy};
 
@@ -86,7 +87,7 @@ private:
     return lm::VariableOp::create(b, loc, name, kind, type, init, decay, parameter);
   }
 
-  // Declares a parameter of the layer with this prefix ("": of no layer).
+  // Declares a parameter. `prefix` is the prefix of its layer, or "" outside of layers.
   void declareParameter(const Parameter &parameter, const std::string &prefix = "") {
     std::string name = prefix + parameter.name;
     bool matrix = parameter.shape.size() == 2;
@@ -149,7 +150,7 @@ private:
       declareParameter(head());
   }
 
-  // Returns true if a rank processes the choices of its experts window by window.
+  // Returns true if a rank processes the rows of its experts window by window.
   bool hasWindows() const { return config.distributed.expertCapacity > 0; }
 
   // Declares names::kRouterSums: sums that lie one after the other in one storage.
@@ -198,7 +199,8 @@ private:
   Parameter head() const {
     return {decoder.head, {model.vocabSize, model.hiddenSize}, linearStddev(model.hiddenSize)};
   }
-  // Returns the name of the norm after the embedding, which has the same prefix as the last norm.
+  // Returns "embed_norm" with the prefix of the last norm: the name of the norm after the
+  // embedding.
   std::string embeddingNorm() const {
     return decoder.lastNorm.substr(0, decoder.lastNorm.rfind('.') + 1) + "embed_norm";
   }
@@ -242,9 +244,10 @@ private:
     return model.initializer == "normal" ? embeddingStddev() : 1.0 / std::sqrt(double(fanIn));
   }
 
-  // Returns the standard deviation for projections whose result is added to the residual stream. It
-  // is divided by the square root of the number of such additions, so that the variance of the
-  // residual stream does not grow with depth.
+  // Returns the standard deviation for projections whose result is added to the residual stream.
+  // The
+  // number of additions is 2 per layer. Dividing by its square root keeps the variance of the
+  // residual stream independent of depth.
   double residualStddev() const {
     return linearStddev(model.hiddenSize) / std::sqrt(2.0 * double(model.numHiddenLayers));
   }
@@ -365,7 +368,7 @@ private:
     return linear(layer, downOf, activated, model.hiddenSize, residualStddev());
   }
 
-  // Appends to `results` the statistics of its router that the layer returns.
+  // Builds an MLP of experts. Appends the router's statistics to `results`, the layer's results.
   Value experts(LayerFunction &layer, const Experts &of, Value h, SmallVectorImpl<Value> &results) {
     const int64_t count = of.count, width = of.intermediateSize, hidden = model.hiddenSize;
     const int64_t choices = tokens * of.chosen;
@@ -444,7 +447,7 @@ private:
     return argument;
   }
 
-  // `maps` has the number of columns of each linear map in the layer (empty: one map).
+  // `maps` are the numbers of columns of the linear maps in the weight (empty: one map).
   Value linear(LayerFunction &layer, const Projection &projection, Value x, int64_t out,
                double stddev, SmallVector<int64_t> maps = {}) {
     int64_t in = cast<RankedTensorType>(x.getType()).getDimSize(1);
@@ -495,8 +498,8 @@ private:
 
   //===-- The whole -------------------------------------------------------------------------===//
 
-  // Returns the number of tokens in a chunk of the loss: that of the job, else as many as 256 MiB
-  // of logits hold, from 64 to 4096. The memory phase may choose another number.
+  // Returns the number of tokens in a chunk of the loss. By default, the chunk's logits take about
+  // 256 MiB, with 64 to 4096 tokens. The memory phase may choose another number.
   int64_t lossChunk() const {
     if (config.memory.lossChunk > 0)
       return std::min(tokens, config.memory.lossChunk);
@@ -513,7 +516,8 @@ private:
   }
 
   // What a function computes: the loss, the logits of all tokens, or the logits of one token of
-  // each sequence, whose row in [mbs * seq] the host writes.
+  // each
+  // sequence. For NextLogits, the host writes the rows of these tokens in [mbs * seq].
   enum class Output { Loss, Logits, NextLogits };
 
   void buildForward(StringRef name, Output output) {

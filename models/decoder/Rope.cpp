@@ -53,7 +53,7 @@ std::vector<double> lmc::ropeFrequencies(const ModelConfig &model, int64_t seque
   double dim = double(model.headDim), base = model.ropeTheta;
   double trained =
       double(model.maxPositionEmbeddings ? model.maxPositionEmbeddings : sequenceLength);
-  // Dynamic NTK scaling: the base grows if sequences are longer than max_position_embeddings.
+  // Dynamic NTK scaling: uses a larger base for sequences above max_position_embeddings.
   if (scaling.type == RopeScalingType::Dynamic && double(sequenceLength) > trained)
     base *= std::pow(scaling.factor * double(sequenceLength) / trained - (scaling.factor - 1),
                      dim / (dim - 2));

@@ -29,7 +29,7 @@ struct Norms {
   std::string before, behind;
 };
 
-// Which elements of q and k are normalised together before RoPE.
+// The elements of q and k that share one norm before RoPE: none, those of a head, or a whole row.
 enum class HeadNorm { None, PerHead, WholeRow };
 
 // An MLP of experts. A router, a linear layer without bias, chooses some experts for each token.
@@ -65,8 +65,8 @@ struct DecoderLayer {
   void setAttentionBias(bool bias) { q.bias = k.bias = v.bias = o.bias = bias; }
 };
 
-// How a decoder knows a token's position: by RoPE, or by a learned vector of each position that is
-// added to the embedding.
+// How a decoder encodes a token's position: by RoPE, or by adding a learned vector of the position
+// to the embedding.
 enum class Positions { Rotary, Learned };
 
 enum class NormKind { Rms, Layer };

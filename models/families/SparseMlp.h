@@ -23,11 +23,11 @@ config::Key normalizeKey();
 // Writes to an exported config.json whether the class adds the balancing loss to the loss.
 void writeBalanceLoss(const ModelConfig &model, config::Json &json);
 
-// Returns experts of `width` columns with the names that are usual: `mlp.experts.3.gate_proj`.
+// Returns experts of `width` columns, with the usual names: `mlp.experts.3.gate_proj`.
 Experts expertsOf(const ModelConfig &model, const char *count, int64_t width);
 
-// Reports an error if a token has more experts than a layer, or if distributed.expert_parallel does
-// not divide the number of experts of a layer, which is the key `experts`.
+// Reports an error if a token chooses more experts than a layer has, or if
+// distributed.expert_parallel does not divide this number, which is the key `experts`.
 void checkExperts(const config::CheckedJob &job, const char *experts);
 
 } // namespace lmc

@@ -19,7 +19,7 @@ namespace lmc {
 using namespace mlir;
 using namespace lmc;
 
-// The name of the function of the middle micro-steps until the old @micro is erased.
+// The function of the middle micro-steps has this name until the old @micro is erased.
 static constexpr StringRef kMiddle = "micro_middle";
 
 namespace {
@@ -50,9 +50,10 @@ public:
     for (auto op : body.getOps<lm::AccumulateOp>())
       ++contributions[op.getVariable()];
 
-    // For each call, the gradients to which it alone contributes: the called backward half can add
-    // them to the main gradients. Results of forward halves are added outside, because all
-    // micro-steps must call the same forward halves (LayerHalves.h).
+    // For each call, its gradients that get no contribution from elsewhere. The called backward
+    // half
+    // can add them to the main gradients. Results of forward halves are added outside of the call,
+    // because all micro-steps must call the same forward halves (LayerHalves.h).
     llvm::MapVector<Operation *, llvm::SmallVector<lm::AccumulateOp>> calls;
     for (auto op : body.getOps<lm::AccumulateOp>())
       if (auto call = op.getValue().getDefiningOp<func::CallOp>();

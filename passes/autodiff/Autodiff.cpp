@@ -51,7 +51,7 @@ public:
     if (!contribution)
       return;
     Value &sum = sums[value];
-    // The gradient of the experts' weights is a sum over windows of rows.
+    // Each window of rows contributes to the experts' weights: its op adds to the earlier sum.
     if (auto grad = contribution.getDefiningOp<lm::ExpertLinearGradOp>();
         sum && grad && !grad.getAcc()) {
       grad.setAccumulator(sum);
@@ -73,7 +73,7 @@ void markBackward(Operation *first, Operation *end) {
       step.setBackward(true);
 }
 
-// Returns false for a result that is a step function of its operands: its derivative is 0.
+// Returns false if `value` is a step function of the op's operands: its derivative is 0.
 bool hasGradient(Value value) {
   auto op = value.getDefiningOp<DifferentiableOpInterface>();
   return !op || op.hasGradient(cast<OpResult>(value).getResultNumber());
@@ -126,8 +126,9 @@ public:
       return failure();
     markBackward(scale.getDefiningOp(), ret);
 
-    // If a VJP also computes the results of its op, the op is erased, unless the forward pass reads
-    // the results. A balancing loss, which only adds to the loss, is moved behind the VJP.
+    // If an op's VJP also computes its results, the op is erased, unless the forward pass reads
+    // them.
+    // A balancing loss that is only added to the loss is moved behind the VJP.
     for (auto &[op, results] : recomputed) {
       Operation *again = results.front().getDefiningOp();
       for (Operation *reader : llvm::make_early_inc_range(op->getUsers()))
@@ -210,14 +211,14 @@ public:
   }
 
 private:
-  // A forward op whose results its VJP computes too, and these results.
+  // An op of the forward pass, and the same results as computed again by its VJP.
   struct Recomputed {
     Operation *op;
     SmallVector<Value> results;
   };
 
-  // Appends the VJPs of `forwardOps` at the builder's insertion point. Adds ops whose VJP also
-  // computes their results to `recomputed`, if it is given.
+  // Appends the VJPs of `forwardOps` at the builder's insertion point. If `recomputed` is not null,
+  // appends to it the ops whose results their VJP also computes.
   LogicalResult appendBackward(ArrayRef<Operation *> forwardOps, Cotangents &cotangents,
                                SmallVectorImpl<Recomputed> *recomputed = nullptr) {
     for (Operation *op : llvm::reverse(forwardOps)) {

@@ -46,7 +46,8 @@ struct GroupKey {
   bool operator==(const GroupKey &other) const = default;
 };
 
-// Returns the three values of an optimizer step from which norms are computed.
+// Returns the values of an optimizer step from which norms are computed: the gradient, the sums of
+// the update, and the sums of the parameter.
 SmallVector<Value> partsOf(OptimizerOpInterface step) {
   return {step->getOperand(1), step.getUpdateSums(), step.getParameterSums()};
 }
@@ -122,7 +123,7 @@ private:
            });
   }
 
-  // Returns true if each norm in the function covers either all steps of the group or none of them.
+  // Returns true if each norm in the function covers all steps of the group, or none of them.
   bool normsTakeAllOrNone(const Group &group) {
     return llvm::all_of(optimizer.getBody().front(), [&](Operation &op) {
       if (!isa<lm::GlobalNormOp, lm::NormOfPartsOp>(op))
@@ -135,8 +136,8 @@ private:
     });
   }
 
-  // Creates the storage of `members`, one variable for each of `parameters`. A member has one
-  // element for every `share` elements of its parameter (256 for scales, else 1).
+  // Creates the storage of `members`; member i belongs to parameter i. A member has one element for
+  // every `share` elements of its parameter (256 for scales, else 1).
   lm::VariableOp makeStorage(StringRef name, ArrayRef<lm::VariableOp> parameters,
                              ArrayRef<lm::VariableOp> members) {
     lm::VariableOp first = members.front();

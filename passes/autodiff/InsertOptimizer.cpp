@@ -42,7 +42,8 @@ static_assert(lm::AdamW8bitOp::kBlock == kMomentBlock, "plans have the blocks of
 
 namespace {
 
-// A scalar variable that steps read. The host writes `setting` or `stepValue` to it.
+// A scalar variable that optimizer steps read. The host writes the value of `setting` or
+// `stepValue` to it.
 struct Scalar {
   std::string name;
   std::string setting;
@@ -93,9 +94,10 @@ public:
     scalarType = RankedTensorType::get({}, master);
   }
 
-  // Chooses the optimizer op of each parameter: lm.balance_bias for the bias of a router, else
-  // `type` with `attributes` (or null) or, if `type` does not support the parameter, its fallback.
-  // Returns false if `type` supports no parameter.
+  // Chooses the optimizer op of each parameter. A router's bias gets lm.balance_bias. Others get
+  // `type` with `attributes` (null: none) or, if `type` does not support them, its fallback.
+  // Returns
+  // false if `type` supports no parameter.
   bool chooseOptimizers(StringRef type, DictionaryAttr attributes) {
     Optimizer wanted = optimizerOf(b.getContext(), type);
     wanted.attributes = attributes;
@@ -192,7 +194,7 @@ private:
     symbols.insert(variable);
   }
 
-  // Returns the norm that the steps of all parameters read: `norm`, guarded by the limits.
+  // Returns the norm that all optimizer steps read: lm.guard_norm(norm), or `norm` without a loss.
   Value guard(Value norm) {
     auto loss = symbols.lookup<lm::VariableOp>(names::kLoss);
     if (!loss)

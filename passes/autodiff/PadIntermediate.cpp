@@ -1,5 +1,5 @@
-// lm-pad-intermediate: pads the inner size of MLPs with zeros, so that tensor cores can take the
-// rows. Passes.td shows an example.
+// lm-pad-intermediate: pads the inner size of MLPs with zeros to a multiple that suits tensor
+// cores. Passes.td shows an example.
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/lm/Lm.h"

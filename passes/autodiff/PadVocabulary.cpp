@@ -1,5 +1,5 @@
-// lm-pad-vocabulary: adds rows of zeros to the head's weights, so that tensor cores can take them.
-// Passes.td shows an example.
+// lm-pad-vocabulary: pads the rows of the head's weights with zeros to a multiple that suits tensor
+// cores. Passes.td shows an example.
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/lm/Lm.h"

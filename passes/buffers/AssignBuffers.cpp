@@ -72,7 +72,8 @@ public:
   // Facts about kernels. All functions of a module share them.
   struct Kernels {
     llvm::DenseMap<Operation *, std::optional<RegionInfo>> infos; // nullopt: no analysis
-    // True if a kernel's result may be written over an input. Key: kernel, result, input.
+    // True if a kernel may write its result over an input. Key: kernel, (result number, input
+    // number).
     llvm::DenseMap<std::pair<Operation *, std::pair<unsigned, unsigned>>, bool> writesOver;
   };
 
@@ -136,7 +137,7 @@ private:
         BufferView view = result.view(insert.getDest());
         if (!viewOfSlice(insert, type, view))
           return insert.emitOpError("is neither a range of rows nor a rectangle of a matrix");
-        // If a later op reads the whole as it is before the insertion, the result must be a copy.
+        // If a later op reads the destination without the insertion, the insertion changes a copy.
         bool readLater = llvm::any_of(insert.getDest().getUsers(), [&](Operation *user) {
           return positions[user] > positions[&op];
         });
@@ -158,11 +159,11 @@ private:
       if (Value accumulator = accumulatedBy(&op)) {
         auto type = tensorTypeOf(accumulator);
         BufferView view = result.view(accumulator);
-        // The op must not also read the accumulator's bytes through another operand.
+        // The op may add in place only if its other operands do not overlap the accumulator.
         unsigned readers = unsigned(llvm::count_if(op.getOperands(), [&](Value operand) {
           return overlaps(operand, view, byteSize(type));
         }));
-        // A value that a collective still writes must not be copied.
+        // While a collective writes a value, a copy of it would be incomplete.
         if (!dist::isUnfinished(accumulator) &&
             (!reuse || readers > 1 || view.pitch ||
              usedAfter(view, byteSize(type), positions[&op], &op) ||
@@ -197,8 +198,9 @@ private:
           merge(view.buffer, place);
           continue;
         }
-        // Every load reads the state before the first store, so the copy to the variable is made at
-        // the end. Another variable may be overwritten before that, so its old contents are copied.
+        // All loads read the state before the first store, so this store is a copy at the end. If
+        // `value` is another variable that may be overwritten before, its old contents are copied
+        // now.
         auto type = tensorTypeOf(value);
         bool madeHere = made.getDefiningOp() && !isView(made.getDefiningOp());
         if (!result.buffers[view.buffer].variable.empty() && !madeHere)
@@ -216,11 +218,12 @@ private:
       if (result.view(insert.getSource()) == region)
         continue;
       Operation *producer = part.getDefiningOp();
-      // If the whole is copied before the insertion, the part must be written after the copy.
+      // A copy of the destination before this insertion would overwrite a part already in its
+      // place.
       bool inPlace = reuse && producer && !isView(producer) && isWholeTemporary(part) &&
                      result.view(part).buffer != region.buffer &&
                      result.copiesBefore(&op).empty() && mayMerge(result.view(part).buffer, region);
-      // A copy of the whole, for an earlier insertion, would overwrite a part computed before it.
+      // So would a copy for an earlier insertion, if the part is computed before that insertion.
       for (auto earlier = insert.getDest().getDefiningOp<tensor::InsertSliceOp>();
            inPlace && earlier; earlier = earlier.getDest().getDefiningOp<tensor::InsertSliceOp>())
         for (const Copy &copy : result.copiesBefore(earlier))
@@ -241,7 +244,8 @@ private:
             return !isView(user) && at >= made && at <= inserted;
           });
           inPlace &= !writes && !reads;
-          // A later op that adds to the whole in place would change the part for its later readers.
+          // If a later op adds to the destination in place, later readers of the part would read
+          // the sum.
           if (definition && !isView(definition) && positions.lookup(definition) > inserted)
             inPlace &= !usedAfter(result.view(part), byteSize(partType),
                                   positions.lookup(definition) - 1, nullptr);
@@ -254,8 +258,9 @@ private:
     }
   }
 
-  // Writes results of kernels over inputs that no later op reads: over an input of the same size
-  // or, if several results form one buffer, over a buffer that contains several inputs.
+  // Writes results of kernels over inputs that no later op reads. A result needs an input of the
+  // same
+  // size. Several results in one buffer need a buffer that contains several inputs.
   void shareDyingInputs() {
     for (Operation &op : function.getBody().front()) {
       auto launch = dyn_cast<kern::LaunchOp>(op);
@@ -361,7 +366,7 @@ private:
     members[view.buffer].push_back(value);
   }
 
-  // Returns true if every view of buffer `from` is still a run or equally spaced runs in `into`.
+  // Returns true if, within region `into`, every view of `from` is one run or equally spaced runs.
   bool mayMerge(unsigned from, BufferView into) const {
     if (into.pitch == 0)
       return true;
@@ -377,7 +382,7 @@ private:
     return takesSpacedRuns(from);
   }
 
-  // Makes buffer `from` the region `into` of another buffer: its values and its copies move there.
+  // Moves buffer `from`, with its values and its copies, to the region `into` of another buffer.
   void merge(unsigned from, BufferView into) {
     uint64_t bytes = result.buffers[from].bytes;
     for (Value value : members[from]) {
@@ -393,7 +398,7 @@ private:
             *end = *compose(*end, copy.type, into, bytes);
   }
 
-  // Returns true if `value` takes a whole buffer that is not state.
+  // Returns true if `value` fills its whole buffer, and the buffer is not state.
   bool isWholeTemporary(Value value) const {
     BufferView view = result.view(value);
     const Buffer &buffer = result.buffers[view.buffer];
@@ -422,8 +427,10 @@ private:
   }
 
   // Returns true if `buffer`, which only `op` writes, may become `region` of a buffer that `op`
-  // reads: no later op and no other result needs these bytes, and the kernel reads every byte
-  // before it writes to the byte.
+  // reads.
+  // No later op reads the region, no other result of `op` overlaps it, and the kernel reads each
+  // byte
+  // before it writes the byte.
   bool mayTakeOver(Operation *op, unsigned buffer, BufferView region) const {
     uint64_t bytes = result.buffers[buffer].bytes;
     if (usedAfter(region, bytes, positions.lookup(op), nullptr) || !mayMerge(buffer, region))
@@ -448,7 +455,7 @@ private:
     return true;
   }
 
-  // Returns true if an op after `position` reads a value in the region that is no result of
+  // Returns true if an op after `position` reads a value in the region. Ignores the results of
   // `except`.
   bool usedAfter(BufferView region, uint64_t bytes, int64_t position, Operation *except) const {
     return llvm::any_of(members[region.buffer], [&](Value member) {
@@ -516,7 +523,8 @@ private:
   }
 
   // Returns true if `sum` may be computed in the bytes of `view`. If these bytes are state, `sum`
-  // must finally be stored to the same variable, or be inserted into a whole that is stored to it.
+  // must
+  // finally be stored in the same variable, alone or as a part of a larger tensor.
   bool mayOverwrite(BufferView view, Value sum) const {
     StringRef variable = result.buffers[view.buffer].variable;
     if (variable.empty() || isAt(statePlaces.wholes, sum, view))

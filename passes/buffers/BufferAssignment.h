@@ -60,8 +60,9 @@ struct BufferAssignment {
   static mlir::FailureOr<BufferAssignment> readFrom(mlir::func::FuncOp function);
 };
 
-// The assignments of a module's functions. plan-assign-buffers fills this analysis, so that the
-// passes after it need not read the attributes.
+// An MLIR analysis: the buffer assignments of a module's functions. plan-assign-buffers fills it,
+// so
+// that later passes need not read the attributes.
 struct BufferAssignments {
   explicit BufferAssignments(mlir::Operation * /*module*/) {}
 

@@ -20,13 +20,13 @@ struct BufferView {
 // Returns true if two regions of one buffer have a byte in common.
 bool regionsOverlap(const BufferView &a, uint64_t aBytes, const BufferView &b, uint64_t bBytes);
 
-// Returns true if each run of a view of `type` is a number of whole rows, that is, if `view.rows`
-// is a product of leading dimensions of `type` without the last one.
+// Returns true if each run of a view of `type` contains whole rows. `view.rows` is then the product
+// of some first dimensions of `type`; the last dimension is never one of them.
 bool runsAreRows(mlir::RankedTensorType type, const BufferView &view);
 
-// Returns what `view`, a view of a dense buffer of `regionBytes` bytes, becomes when the buffer
-// becomes `region` of another buffer. Returns nothing if the view's bytes would not be equally
-// spaced runs.
+// Suppose that a dense buffer of `regionBytes` bytes becomes `region` of another buffer. Returns
+// the new place of `view`, a view of the dense buffer. Returns nothing if this place would not be
+// equally spaced runs.
 std::optional<BufferView> compose(const BufferView &view, mlir::RankedTensorType type,
                                   const BufferView &region, uint64_t regionBytes);
 

@@ -20,7 +20,7 @@ struct Grid {
   int64_t anchor, pitch;
 };
 
-// The rows [top, bottom) and columns [left, right) of a grid, 0 <= left < right <= pitch.
+// A rectangle in a grid: rows [top, bottom), bytes [left, right) of a row, left < right <= pitch.
 struct Box {
   int64_t top, bottom, left, right;
 };
@@ -61,7 +61,7 @@ static bool fits(const ByteRuns &runs, int64_t pitch) {
   return runs.rows == 1 || runs.pitch == pitch;
 }
 
-// Makes one dense run of a piece whose rows are adjacent, both in memory and in the value.
+// If the rows of a piece are adjacent in memory and in the value, makes one dense run of them.
 static void joinRows(Piece &piece) {
   const ByteRuns place = piece.place;
   if (place.rows > 1 && (place.run != place.pitch || place.run != piece.fromPitch))
@@ -140,7 +140,7 @@ CutPiece lmc::cut(const Piece &piece, const ByteRuns &by) {
     }
     return result;
   }
-  // If both are dense, the grid has a single row, from the lower start to the higher end.
+  // If both are dense, the grid has one row, which contains both.
   int64_t low = std::min(place.offset, by.offset);
   Grid grid = by.rows > 1      ? Grid{by.offset, by.pitch}
               : place.rows > 1 ? Grid{place.offset, place.pitch}
@@ -178,8 +178,8 @@ static void forEachBox(const Piece &piece, const Grid &grid,
     forEachBox(rowOf(piece, row), grid, use);
 }
 
-// Moves `piece` from byte n of `from` to byte n of `to`, for each n. `from` and `to` have equally
-// many bytes, and at least one of them is dense.
+// Moves byte n of `from` to byte n of `to`, for each n, and appends the moved pieces to `result`.
+// `from` and `to` have equally many bytes, and at least one of them is dense.
 static void move(const Piece &piece, const ByteRuns &from, const ByteRuns &to,
                  llvm::SmallVectorImpl<Piece> &result) {
   if (from.rows == 1 && to.rows == 1) {
@@ -238,7 +238,7 @@ static bool sameBytes(const Piece &expected, const Piece &found) {
 
 std::optional<ContentDifference> lmc::findDifference(const Content &expected,
                                                      const Content &found) {
-  // Nearly always both are divided in the same way.
+  // Nearly always, both contents consist of the same pieces.
   auto same = [](const Piece &x, const Piece &y) { return x.place == y.place && x.sameSource(y); };
   if (llvm::equal(expected, found, same))
     return std::nullopt;
@@ -293,9 +293,9 @@ void ByteMemory::insert(const Piece &piece) {
   clusters.emplace(begin, std::move(cluster));
 }
 
-// If the pitches differ, at most this many rows of a piece are cut one by one. A piece with more
-// rows is forgotten as a whole. If its buffer is still live, the check may then report a fault that
-// is none; no plan so far has such a buffer.
+// If the pitches differ, at most this many rows of a piece are cut one by one. Of a piece with more
+// rows, all bytes count as unknown. If its buffer is still live, the check may then report a
+// mistake that does not exist; no plan so far has such a buffer.
 static constexpr int64_t kExactRows = 1024;
 
 void ByteMemory::forget(const ByteRuns &at) {

@@ -1,8 +1,8 @@
 // Equally spaced runs of bytes, and the contents of bytes: the algebra of CheckAliasing.
 //
-// A rectangle of a row-major matrix is `rows` runs of `run` bytes that begin `pitch` bytes apart. A
-// piece says which bytes of a value such runs contain. A token identifies the value. Row r of the
-// runs contains the value's bytes from `from` + r `fromPitch` on.
+// A rectangle of a row-major matrix consists of `rows` runs. Each run has `run` bytes, and begins
+// `pitch` bytes after the previous run. A piece says that such runs contain bytes of one value,
+// which has the number `token`: run r contains the value's bytes from `from` + r `fromPitch` on.
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"
@@ -40,14 +40,15 @@ struct Piece {
   }
 };
 
-// A piece divided in two: the part inside `by`, and the rest.
+// The parts of a piece inside and outside of `by`.
 struct CutPiece {
   llvm::SmallVector<Piece, 2> inside, outside;
 };
 CutPiece cut(const Piece &piece, const ByteRuns &by);
 
-// The contents of a value, as if it were dense and began at byte 0. Bytes that no piece covers have
-// unknown contents.
+// The pieces of a value that begins at address 0 and has no gaps. Bytes without a piece have
+// unknown
+// contents.
 using Content = llvm::SmallVector<Piece, 1>;
 
 Content contentOf(unsigned token, int64_t bytes);
@@ -71,7 +72,7 @@ public:
   void forget(const ByteRuns &at); // makes the contents of these bytes unknown
 
 private:
-  // Pieces of which some overlap. The address ranges of two clusters never overlap.
+  // Pieces that overlap one another. Pieces of two clusters never overlap.
   struct Cluster {
     int64_t end = 0;
     llvm::SmallVector<Piece, 1> pieces;

@@ -77,7 +77,7 @@ struct Command {
   kern::KernelOp kernel;    // the kernel of a launch
 };
 
-// A value in memory: result number `result` of `op`, or the initial contents of `arena`.
+// Names a value in memory: result number `result` of `op`, or the initial contents of `arena`.
 struct Token {
   Operation *op = nullptr; // the op that computes it; null: the initial contents of an arena
   unsigned result = 0;
@@ -153,15 +153,16 @@ private:
   llvm::DenseMap<Attribute, SmallVector<unsigned>> computedBySignature;
   std::map<std::vector<int64_t>, unsigned> computedByOperands; // equal results share a token
   size_t next = 0; // index of the first op that no command has computed
-  // By arena: the contents that the function demands at its end, and the contents now.
+  // For each arena: the contents that it must have at the end of the function, and those now.
   llvm::StringMap<ByteMemory> stored, memory;
   SmallVector<Operation *> commands;
 
-  // For each axis, a number n: collectives along this axis before command n have ended.
+  // One number n for each axis: all collectives along the axis before command n have ended.
   using PerAxis = std::array<int64_t, 4>;
   std::vector<Command> started; // async collectives that may still run
-  // By axis: which collectives have ended when the last async collective along this axis has ended.
-  // By slice: the same for the last async collective that writes this slice (several may write it).
+  // For each axis: the collectives that have ended when the last async collective along it ends.
+  // For
+  // each slice: those that have ended when the last async collective that writes it ends.
   std::array<PerAxis, 4> endedWithLast{};
   llvm::DenseMap<Value, PerAxis> endedWith;
 };
@@ -336,7 +337,7 @@ LogicalResult AliasingChecker::checkSlices() {
   return failure(failed(checkLifetimes()) || failed(checkBufferStarts()));
 }
 
-// Returns the places that are slices, sorted by `key`.
+// Returns the places of slices (not of tensors), sorted by `key`.
 template <typename Key> std::vector<const Place *> AliasingChecker::slicesBy(Key key) const {
   std::vector<const Place *> sorted;
   for (const auto &entry : places)
@@ -383,7 +384,7 @@ LogicalResult AliasingChecker::checkBufferStarts() {
   return success();
 }
 
-// Returns a number that kernels share if only the layouts of their arguments differ.
+// Returns the number of a kernel's class: its kernels differ only in their arguments' layouts.
 unsigned AliasingChecker::kernelClass(kern::KernelOp kernel) {
   auto [it, isNew] = classes.try_emplace(kernel, 0);
   if (!isNew)
@@ -449,7 +450,8 @@ FailureOr<Command> AliasingChecker::describe(Operation &op) {
     } else {
       if (operand.role == CommandRole::Accumulate)
         accumulated = operand.value;
-      // For an op on tensors, the sum is another value than the one that the op adds to.
+      // An op on tensors that adds to an operand does not write the operand: its sum is a new
+      // value.
       if (operand.role == CommandRole::Write || isa<plan_ir::SliceType>(operand.value.getType())) {
         command.writes.push_back(operand.value);
         writeNames.push_back(operand.name);
@@ -521,7 +523,7 @@ LogicalResult AliasingChecker::addStep(Operation &op) {
   return success();
 }
 
-// Returns the bytes of a slice of `whole`. Fails unless they are equally spaced runs.
+// Returns the bytes of a slice of `whole`. Reports an error unless they are equally spaced runs.
 template <typename SliceOp>
 static FailureOr<ByteRuns> runsOf(SliceOp slice, RankedTensorType whole) {
   ArrayRef<int64_t> offsets = slice.getStaticOffsets(), sizes = slice.getStaticSizes();
@@ -530,8 +532,8 @@ static FailureOr<ByteRuns> runsOf(SliceOp slice, RankedTensorType whole) {
       llvm::is_contained(offsets, ShapedType::kDynamic) ||
       llvm::is_contained(sizes, ShapedType::kDynamic))
     return slice.emitError("is no slice with constant offsets and sizes, and strides of 1");
-  // `inner` becomes the innermost dimension that the slice takes only in part, or 0. The runs are
-  // equally spaced if the slice takes all of every dimension between the first one and `inner`.
+  // Finds the last dimension `inner` that the slice does not take whole (0: none). The runs are
+  // equally spaced if the slice takes all dimensions between the first one and `inner` whole.
   int64_t inner = whole.getRank() - 1;
   int64_t stride = int64_t(whole.getElementTypeBitWidth()) / 8, offset = 0;
   for (; inner > 0 && sizes[size_t(inner)] == shape[size_t(inner)]; --inner)
@@ -614,8 +616,8 @@ static bool isTokenMatrix(StringRef name) {
   return llvm::is_contained({"q", "k", "v", "dq", "dk", "dv"}, name);
 }
 
-// Returns true if operand or result `number` of a command may have spaced runs. Operands come
-// first. The passes chose places by `mayBeSpaced`, so the check does not use it.
+// Returns true if operand or result `number` of a command (operands come first) may have spaced
+// runs. Does not call `mayBeSpaced`, by which the passes chose the places.
 static bool takesSpacedRuns(const Command &command, unsigned number) {
   return command.kernel || isa<plan_ir::CopyOp>(command.op) || isTokenMatrix(command.names[number]);
 }
@@ -697,8 +699,8 @@ LogicalResult AliasingChecker::checkOperands(const Command &command) {
   return failure(failed(checkLayouts(command)) || failed(checkSharing(command)));
 }
 
-// Checks that a command does not touch what running collectives write, and does not write what they
-// read. This need not hold between two collectives if one starts after the other has ended.
+// Checks that a command accesses no bytes that running collectives write, and writes no bytes that
+// they read. Two collectives may share bytes if one starts after the other has ended.
 LogicalResult AliasingChecker::checkStreams(const Command &command) {
   if (isa<plan_ir::WaitOp>(command.op)) {
     auto waited = endedWith.find(command.writes.front());
@@ -709,8 +711,8 @@ LogicalResult AliasingChecker::checkStreams(const Command &command) {
     });
     return success();
   }
-  // The collectives that have ended when this one starts: those before it along its axis, those
-  // whose results it reads, and those that had ended when one of these ended. A collective that is
+  // Collectives that have ended when this async one starts: earlier ones along its axis, those
+  // whose results it reads, and all that had ended when one of these ended. A collective that is
   // not async starts after all others have ended.
   PerAxis ended{};
   const bool isAsync = plan_ir::isAsync(command.op);
@@ -744,8 +746,8 @@ LogicalResult AliasingChecker::checkStreams(const Command &command) {
   return success();
 }
 
-// Returns the number of the first operand of `computed` whose bytes are not in the slice that
-// `command` reads, and the difference.
+// Returns the first operand of `computed` that the slices read by `command` do not contain: its
+// number, and the difference.
 std::optional<std::pair<unsigned, ContentDifference>>
 AliasingChecker::misread(const Command &command, const ComputedOp &computed) {
   for (auto [number, slice] : llvm::enumerate(command.reads)) {

@@ -15,8 +15,8 @@
 
 namespace lmc {
 
-// Checks `planned` against `function`. Kernels, variables and arenas are those in the modules of
-// the two. Reports the first fault at its command, in one line.
+// Checks `planned` against `function`, with the kernels, variables and arenas in the modules of
+// both. Reports the first mistake at its command, in one line.
 mlir::LogicalResult checkAliasing(mlir::func::FuncOp function, plan_ir::FunctionOp planned);
 
 } // namespace lmc

@@ -31,8 +31,8 @@ using namespace lmc::codegen;
 
 namespace {
 
-// Returns the op that gives the commands of `op` their pass and layer, or null. The commands of a
-// view are copies, which belong to the op that computes the view's first operand.
+// Returns the op from which the commands of `op` get their pass and layer, or null. The commands of
+// a view are copies: they belong to the op that computes the view's first operand.
 StepOpInterface stepOf(Operation *op) {
   while (op && !isa<StepOpInterface>(op))
     op = isa<tensor::TensorDialect>(op->getDialect()) && op->getNumOperands()
@@ -59,7 +59,7 @@ class CommandEmitter {
 public:
   // Facts about kernels. All functions of a module share them.
   struct Kernels {
-    // The variant of a kernel for each list of pitches of its arguments (in elements), by its name.
+    // The variant of a kernel. Key: the kernel's name, and its arguments' pitches in elements.
     std::map<std::pair<std::string, std::vector<int64_t>>, kern::KernelOp> variants;
     llvm::DenseMap<Operation *, KernelShape> shapes; // of the kernels launched so far
   };
@@ -103,7 +103,7 @@ public:
       if (auto slice = value.getDefiningOp<plan_ir::SliceOp>()) {
         const Buffer &buffer = assignment.buffers[std::get<0>(key)];
         slice.setFirst(uint64_t(commandOf[size_t(buffer.first)]));
-        // Copies for an op come first; the last command of the position is the op's own.
+        // At each position, the copies for the op come first. The op's own command is the last.
         slice.setLast(uint64_t(
             std::max(commandOf[size_t(buffer.first)], commandOf[size_t(buffer.last) + 1] - 1)));
       }
@@ -201,7 +201,7 @@ private:
   BufferAssignment assignment;
   ArrayRef<int64_t> offsets; // offset of each temporary buffer
 
-  // One slice per view. Its live range, in commands, is set after all commands are emitted.
+  // One slice per view. Its live range, a range of commands, is known after all are emitted.
   llvm::MapVector<std::tuple<unsigned, int64_t, int64_t, int64_t, Type>, Value> slices;
   SmallVector<int64_t> commandOf; // per position in the function, the number of commands before it
 };
@@ -214,7 +214,7 @@ struct EmitCommandsPass : lmc::impl::EmitCommandsPassBase<EmitCommandsPass> {
     const auto functions = llvm::to_vector(module.getOps<func::FuncOp>());
     const auto variables = llvm::to_vector(module.getOps<lm::VariableOp>());
     const auto kernels = llvm::to_vector(module.getOps<kern::KernelOp>());
-    // plan-check-aliasing needs the functions on tensors.
+    // plan-check-aliasing compares the commands with the functions on tensors.
     ModuleOp tensors;
     if (keepTensors) {
       OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
@@ -245,7 +245,7 @@ struct EmitCommandsPass : lmc::impl::EmitCommandsPassBase<EmitCommandsPass> {
       giveUp(variable);
     for (func::FuncOp function : functions)
       giveUp(function);
-    // Only variants of some kernels are launched.
+    // Of a kernel with variants, often only the variants are launched. Erases all other kernels.
     llvm::StringSet<> launched;
     for (auto function : module.getOps<plan_ir::FunctionOp>())
       for (auto launch : function.getBody().getOps<plan_ir::LaunchOp>())
