@@ -14,8 +14,7 @@
 
 namespace lmc {
 
-// Returns the rules that the settings break, and warnings about them. `table` says where each value
-// of `config` comes from.
+// Returns broken rules and warnings. `table` says where each value of `config` comes from.
 std::vector<SettingFault> settingFaults(const Config &config, const SettingTable &table);
 
 // Returns the keys of [lr_schedule].
@@ -41,8 +40,7 @@ struct StepRange {
   uint64_t first = 0, last = 0;
 };
 
-// Reads the step numbers in a text such as "120,130-140". Returns no ranges for "". Error: `text`
-// is not of this form.
+// Reads the ranges of "120,130-140"; "" has no ranges. Error: `text` is not of this form.
 Result<std::vector<StepRange>> readStepRanges(std::string_view text);
 
 } // namespace lmc

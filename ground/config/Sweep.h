@@ -13,8 +13,7 @@ struct SweepJob {
   std::vector<std::string> settings; // all settings, as loadConfig() takes them
 };
 
-// The maximum number of jobs of a sweep. The maximum number of bytes of a job's name (file systems
-// allow 255 bytes in a file name).
+// Limits of a sweep: its jobs, and the bytes of a job's name (a file name may have 255 bytes).
 inline constexpr size_t kMaxSweepJobs = 1000, kMaxSweepName = 180;
 
 // Returns a job for each combination of values; the values of the last key vary fastest. `settings`

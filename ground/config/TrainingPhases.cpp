@@ -78,8 +78,7 @@ bool resolvePhases(const CheckedJob &job, Config &config) {
       const double perStep = double(phase.batchSize) * double(phase.sequenceLength);
       phase.steps = std::llround(phase.share * double(training.trainTokens) / perStep);
     } else if (training.trainIters > 0) {
-      // Rounds the sums of shares instead of each share. Shares whose sum is 1 then have exactly
-      // train_iters steps.
+      // Rounds only sums of shares. Shares whose sum is 1 then have all training.train_iters steps.
       shares += phase.share;
       phase.steps = std::llround(shares * double(training.trainIters)) - before;
       before += phase.steps;
@@ -100,8 +99,7 @@ bool resolvePhases(const CheckedJob &job, Config &config) {
   return sound;
 }
 
-// Reports an error if all phases together do not have train_tokens tokens. Each phase may differ by
-// one step, because its steps are rounded.
+// Reports phases that do not have train_tokens tokens in total, up to a step's tokens per phase.
 void checkTokens(const CheckedJob &job, const Config &config) {
   int64_t tokens = 0, rounding = 0;
   for (const PhaseConfig &phase : config.phases) {
@@ -120,8 +118,7 @@ void checkTokens(const CheckedJob &job, const Config &config) {
 
 void resolveSteps(const CheckedJob &job, Provenance &provenance, Config &config) {
   TrainingConfig &training = config.training;
-  // If the file gives one of train_iters and train_tokens, and --set gives the other, uses the one
-  // of --set.
+  // If the file gives one of train_iters and train_tokens, and --set the other, uses --set's.
   const auto isOverride = [&](const char *key) {
     const auto found = provenance.keys.find(key);
     return found != provenance.keys.end() && found->second.file == kOverrides;

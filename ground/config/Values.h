@@ -28,8 +28,7 @@ Result<void> assign(const Key &key, const Value &value, Config &config);
 // Returns the key's name and its value in `config` as texts, as the plan stores them.
 Setting resolvedSetting(const Key &key, Config &config);
 
-// Returns the families whose default of `key` differs from that of the first family, with the
-// defaults.
+// Returns the families (with their default) whose default differs from that of the first family.
 std::vector<std::pair<const ModelFamily *, std::string>> otherDefaults(const Key &key);
 
 // Returns the default of a key that is not required, as markdown: "`0.1`" or "lr / 10".

@@ -58,7 +58,7 @@ static float roundToOdd(double value) {
   uint32_t bits = std::bit_cast<uint32_t>(narrow);
   if (bits & 1)
     return narrow;
-  // Replaces `narrow` by its neighbour on the other side of `value`, which is odd.
+  // The result is the odd neighbour of `narrow`. It lies on the other side of `value`.
   bool grew = std::fabs(static_cast<double>(narrow)) > std::fabs(value);
   return std::bit_cast<float>(grew ? bits - 1 : bits + 1);
 }
@@ -88,8 +88,7 @@ static bool convert(const void *source, void *target, uint64_t count) {
   return true;
 }
 
-// Calls `visit` with a value of the float type `type`, and returns its result. Returns false if
-// `type` is no float type.
+// Returns visit(a value of the float type `type`), or false if `type` is no float type.
 template <typename Visit> static bool withFloat(plan::DType type, const Visit &visit) {
   switch (type) {
   case plan::DType::F32:

@@ -82,9 +82,7 @@ HeldPart writtenPart(const plan::Plan &plan, const plan::Variable &variable, uin
                        variable.kind() == plan::VariableKind::Moment2Scale;
   const uint64_t block = isScale ? 1 : uint64_t(kMomentBlock);
   const uint64_t blocks = (held.count + block - 1) / block;
-  // Several ranks may have copies of the same elements. Returns the number of elements that copies
-  // 0
-  // to `number` - 1 write.
+  // Returns how many elements copies 0 to `number` - 1 of the same elements write together.
   auto before = [&](uint64_t number) {
     return std::min(held.count, blocks * number / copies * block);
   };

@@ -79,8 +79,7 @@ inline Operands operandsOf(const SwigluLinearGrad &op) {
           {"a", product.d(), op.both() ? Role::Write : Role::Scratch}};
 }
 
-// Returns the command's matrix product: the command itself, or a part of it. Returns null if it has
-// none.
+// Returns the command's matrix product (the command itself or a part of it), or null.
 inline const Gemm *productOf(const Command &command) {
   if (const LinearSwiglu *op = command.body_as_LinearSwiglu())
     return op->product();

@@ -5,8 +5,7 @@ namespace {
 
 DType dtypeOf(const Plan &plan, uint32_t slice) { return plan.slices()->Get(slice)->dtype(); }
 
-// Returns the scratch of a command on a CPU. Only attention's gradient in bf16 needs scratch, to
-// sum dq in f32.
+// Returns the scratch of a command on a CPU: attention's gradient in bf16 sums dq in f32.
 std::optional<Scratch> cpuScratch(const Plan &plan, const Command &command) {
   const AttentionGrad *grad = command.body_as_AttentionGrad();
   if (!grad || dtypeOf(plan, grad->q()) != DType::BF16)

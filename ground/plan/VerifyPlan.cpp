@@ -435,9 +435,8 @@ private:
   // Checks that, while a collective may run, no command accesses bytes that the collective writes,
   // or writes bytes that the collective reads.
   Result<void> streams(const plan::Function &function) {
-    // One number n for each stream. When a collective has ended, all collectives of the stream
-    // among
-    // the function's first n commands have ended, too.
+    // One n for each stream: when a collective ends, all collectives of the stream among the
+    // function's first n commands have ended.
     using Ended = std::array<uint32_t, kStreams>;
     std::map<uint32_t, Ended> endedWith;
     Ended latest{};                // of the last collective of each stream, its number + 1

@@ -25,8 +25,7 @@ int whereGiven(const LrKeys &keys, const char *key) {
   return keys.given.contains(key) ? keys.given.at(key) : 0;
 }
 
-// Two keys are forms of one value (`min_lr` and `min_lr_ratio`). Returns true if `ratio` was given
-// later.
+// Returns true if `ratio` was given later than `plain`, another form of the same value.
 bool usesRatio(const LrKeys &keys, const char *plain, const char *ratio) {
   return whereGiven(keys, ratio) > whereGiven(keys, plain);
 }

@@ -54,8 +54,7 @@ struct LrKeys {
   std::vector<std::string> points = {}; // "STEP:RATE"
   int64_t restartStep = 0;
   // Where each given key ("min_lr") comes from. 1: the file, 2: `lmc compile --set`, 3: `lmc-run
-  // --set`. If both forms of a value are given (min_lr and min_lr_ratio), the higher number
-  // decides.
+  // --set`. Of min_lr and min_lr_ratio, the one with the higher number decides.
   std::map<std::string, int> given = {};
 };
 

@@ -63,11 +63,9 @@ public:
   // Returns the setting `key`; nullptr if the plan has none.
   const Setting *find(std::string_view key) const;
 
-  // Returns the names of a list's tables, in their order. For example, the setting
-  // "data.source.web.paths" belongs to the table "web" of the list "data.source". Returns no names
-  // if
-  // the key that replaces the list was given later (--set is later than the file): data.train
-  // replaces [[data.source]], and data.validation replaces [[validation]].
+  // Returns the names of a list's tables, in their order: "web" in "data.source.web.paths" for the
+  // list "data.source". Returns none if the key that replaces the list was given later (--set is
+  // later than the file): data.train replaces [[data.source]], data.validation [[validation]].
   std::vector<std::string> tablesOf(std::string_view list) const;
   // Returns the files of data.train or data.validation, or none if its tables were given later.
   std::vector<std::string> files(std::string_view key) const;

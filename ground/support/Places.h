@@ -13,9 +13,8 @@ inline std::filesystem::path programFolder() {
   return std::filesystem::read_symlink("/proc/self/exe", failed).parent_path();
 }
 
-// Returns the path of file `name` of another Python package, if pip has installed this program;
-// else
-// "". The file need not exist. `name` is relative to the folder of all packages (site-packages):
+// Returns the path of another Python package's file `name`, which need not exist, or "" if pip has
+// not installed this program. The path is relative to the folder of all packages (site-packages):
 // "nvidia/cu13/lib/libnvrtc.so.13".
 inline std::string fileOfPythonPackage(const std::string &name) {
   // The folder of the Python package `lmc`, whose folder `bin` has this program.

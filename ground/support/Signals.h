@@ -47,9 +47,10 @@ sigset_t signalMaskAtStart();
 void restoreSignals();
 
 // Calls blockSignals(). Starts the thread that receives these signals, unless the process has one.
-// SIGQUIT ends the program. A signal of kStopSignals also ends it if there is no StopSignals, and a
-// second SIGINT ends it at once in any case. A signal that was ignored when the program started
-// does not end it, but can still stop a run. Exception: an ignored SIGHUP (nohup) stays ignored.
+// SIGQUIT ends the program. A signal of kStopSignals ends it if there is no StopSignals, and a
+// second
+// SIGINT ends it at once in any case. Signals that were ignored when the program started never end
+// it outside of a run. They still stop a run, except for SIGHUP (nohup).
 void startSignalThread();
 
 // A run that signals can stop. The constructor calls startSignalThread() and ignoreFailedWrites().

@@ -19,8 +19,8 @@ public:
 
   const int64_t tokens; // of a micro-step
   int64_t weights = 0;  // elements of all weights by which a token is multiplied
-  // Maps the mean number of keys that a query sees (causal: with the mask, full: without it) to the
-  // sum of such columns of q. A sum by equal means rounds each product only once.
+  // Columns of q by the mean number of keys that a query sees: with the mask (causal), without it
+  // (full). Columns with equal means are added first, so that each product is rounded once.
   std::map<double, int64_t> causal, full;
   int64_t layerTraffic = 0; // bytes per token
 

@@ -19,9 +19,8 @@ namespace {
 struct Parameter {
   std::string name; // name of the parameter, without the prefix of its layer
   SmallVector<int64_t> shape;
-  // A matrix begins with normal random numbers of this standard deviation. A vector begins with
-  // this
-  // value, 0 or 1.
+  // The standard deviation of a matrix's normal initial values, or a vector's initial value, 0 or
+  // 1.
   double initial;
   // For a weight [in, out]: the number of columns of each linear map in it.
   SmallVector<int64_t> columns = {};
@@ -199,8 +198,7 @@ private:
   Parameter head() const {
     return {decoder.head, {model.vocabSize, model.hiddenSize}, linearStddev(model.hiddenSize)};
   }
-  // Returns "embed_norm" with the prefix of the last norm: the name of the norm after the
-  // embedding.
+  // Returns the name of the norm after the embedding: "embed_norm" with the last norm's prefix.
   std::string embeddingNorm() const {
     return decoder.lastNorm.substr(0, decoder.lastNorm.rfind('.') + 1) + "embed_norm";
   }
@@ -246,8 +244,7 @@ private:
 
   // Returns the standard deviation for projections whose result is added to the residual stream.
   // The
-  // number of additions is 2 per layer. Dividing by its square root keeps the variance of the
-  // residual stream independent of depth.
+  // root of 2 additions per layer keeps the variance of the residual stream independent of depth.
   double residualStddev() const {
     return linearStddev(model.hiddenSize) / std::sqrt(2.0 * double(model.numHiddenLayers));
   }
@@ -515,9 +512,9 @@ private:
     declare(name, lm::VariableKind::Input, type, initializer(lm::InitKind::None));
   }
 
-  // What a function computes: the loss, the logits of all tokens, or the logits of one token of
+  // The result of a function: the loss, the logits of all tokens, or the logits of one token of
   // each
-  // sequence. For NextLogits, the host writes the rows of these tokens in [mbs * seq].
+  // sequence (the host writes their rows in [mbs * seq]).
   enum class Output { Loss, Logits, NextLogits };
 
   void buildForward(StringRef name, Output output) {

@@ -50,10 +50,9 @@ public:
     for (auto op : body.getOps<lm::AccumulateOp>())
       ++contributions[op.getVariable()];
 
-    // For each call, its gradients that get no contribution from elsewhere. The called backward
-    // half
-    // can add them to the main gradients. Results of forward halves are added outside of the call,
-    // because all micro-steps must call the same forward halves (LayerHalves.h).
+    // The gradients of each call that get no other contribution: the called backward half can add
+    // them to the main gradients. Results of forward halves are added outside, because all
+    // micro-steps must call the same forward halves (LayerHalves.h).
     llvm::MapVector<Operation *, llvm::SmallVector<lm::AccumulateOp>> calls;
     for (auto op : body.getOps<lm::AccumulateOp>())
       if (auto call = op.getValue().getDefiningOp<func::CallOp>();

@@ -126,9 +126,8 @@ public:
       return failure();
     markBackward(scale.getDefiningOp(), ret);
 
-    // If an op's VJP also computes its results, the op is erased, unless the forward pass reads
-    // them.
-    // A balancing loss that is only added to the loss is moved behind the VJP.
+    // An op whose VJP also computes its results is erased, unless the forward pass reads them. A
+    // balancing loss that is only added to the loss is moved behind the VJP.
     for (auto &[op, results] : recomputed) {
       Operation *again = results.front().getDefiningOp();
       for (Operation *reader : llvm::make_early_inc_range(op->getUsers()))

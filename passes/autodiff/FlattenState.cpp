@@ -46,8 +46,7 @@ struct GroupKey {
   bool operator==(const GroupKey &other) const = default;
 };
 
-// Returns the values of an optimizer step from which norms are computed: the gradient, the sums of
-// the update, and the sums of the parameter.
+// Returns the values of a step that norms need: the gradient, and sums of update and parameter.
 SmallVector<Value> partsOf(OptimizerOpInterface step) {
   return {step->getOperand(1), step.getUpdateSums(), step.getParameterSums()};
 }

@@ -42,8 +42,7 @@ static_assert(lm::AdamW8bitOp::kBlock == kMomentBlock, "plans have the blocks of
 
 namespace {
 
-// A scalar variable that optimizer steps read. The host writes the value of `setting` or
-// `stepValue` to it.
+// A scalar variable that optimizer steps read. The host writes it from `setting` or `stepValue`.
 struct Scalar {
   std::string name;
   std::string setting;
@@ -95,8 +94,7 @@ public:
   }
 
   // Chooses the optimizer op of each parameter. A router's bias gets lm.balance_bias. Others get
-  // `type` with `attributes` (null: none) or, if `type` does not support them, its fallback.
-  // Returns
+  // `type` with `attributes` (or null) or, if `type` does not support them, its fallback. Returns
   // false if `type` supports no parameter.
   bool chooseOptimizers(StringRef type, DictionaryAttr attributes) {
     Optimizer wanted = optimizerOf(b.getContext(), type);

@@ -72,8 +72,7 @@ public:
   // Facts about kernels. All functions of a module share them.
   struct Kernels {
     llvm::DenseMap<Operation *, std::optional<RegionInfo>> infos; // nullopt: no analysis
-    // True if a kernel may write its result over an input. Key: kernel, (result number, input
-    // number).
+    // True if a kernel may write a result over an input. Key: kernel, result number, input number.
     llvm::DenseMap<std::pair<Operation *, std::pair<unsigned, unsigned>>, bool> writesOver;
   };
 
@@ -198,9 +197,8 @@ private:
           merge(view.buffer, place);
           continue;
         }
-        // All loads read the state before the first store, so this store is a copy at the end. If
-        // `value` is another variable that may be overwritten before, its old contents are copied
-        // now.
+        // Loads read the state before the first store, so this store is a copy at the end. Another
+        // variable may be overwritten before that, so its old contents are copied now.
         auto type = tensorTypeOf(value);
         bool madeHere = made.getDefiningOp() && !isView(made.getDefiningOp());
         if (!result.buffers[view.buffer].variable.empty() && !madeHere)
@@ -218,8 +216,7 @@ private:
       if (result.view(insert.getSource()) == region)
         continue;
       Operation *producer = part.getDefiningOp();
-      // A copy of the destination before this insertion would overwrite a part already in its
-      // place.
+      // A copy of the destination before this insertion would overwrite the part in place.
       bool inPlace = reuse && producer && !isView(producer) && isWholeTemporary(part) &&
                      result.view(part).buffer != region.buffer &&
                      result.copiesBefore(&op).empty() && mayMerge(result.view(part).buffer, region);
@@ -244,8 +241,8 @@ private:
             return !isView(user) && at >= made && at <= inserted;
           });
           inPlace &= !writes && !reads;
-          // If a later op adds to the destination in place, later readers of the part would read
-          // the sum.
+          // A later op that adds to the destination in place would change the part for later
+          // readers.
           if (definition && !isView(definition) && positions.lookup(definition) > inserted)
             inPlace &= !usedAfter(result.view(part), byteSize(partType),
                                   positions.lookup(definition) - 1, nullptr);
@@ -258,9 +255,8 @@ private:
     }
   }
 
-  // Writes results of kernels over inputs that no later op reads. A result needs an input of the
-  // same
-  // size. Several results in one buffer need a buffer that contains several inputs.
+  // Writes results of kernels over inputs that no later op reads: one result over an input of the
+  // same size, or several results in one buffer over a buffer that contains several inputs.
   void shareDyingInputs() {
     for (Operation &op : function.getBody().front()) {
       auto launch = dyn_cast<kern::LaunchOp>(op);
@@ -427,9 +423,7 @@ private:
   }
 
   // Returns true if `buffer`, which only `op` writes, may become `region` of a buffer that `op`
-  // reads.
-  // No later op reads the region, no other result of `op` overlaps it, and the kernel reads each
-  // byte
+  // reads. No later op or other result may use the region, and the kernel must read each byte
   // before it writes the byte.
   bool mayTakeOver(Operation *op, unsigned buffer, BufferView region) const {
     uint64_t bytes = result.buffers[buffer].bytes;
@@ -523,8 +517,7 @@ private:
   }
 
   // Returns true if `sum` may be computed in the bytes of `view`. If these bytes are state, `sum`
-  // must
-  // finally be stored in the same variable, alone or as a part of a larger tensor.
+  // must finally be stored there, alone or as a part of a larger tensor.
   bool mayOverwrite(BufferView view, Value sum) const {
     StringRef variable = result.buffers[view.buffer].variable;
     if (variable.empty() || isAt(statePlaces.wholes, sum, view))

@@ -46,9 +46,7 @@ struct CutPiece {
 };
 CutPiece cut(const Piece &piece, const ByteRuns &by);
 
-// The pieces of a value that begins at address 0 and has no gaps. Bytes without a piece have
-// unknown
-// contents.
+// The pieces of a value that begins at byte 0 without gaps. Bytes without a piece are unknown.
 using Content = llvm::SmallVector<Piece, 1>;
 
 Content contentOf(unsigned token, int64_t bytes);

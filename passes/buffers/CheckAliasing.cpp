@@ -160,9 +160,8 @@ private:
   // One number n for each axis: all collectives along the axis before command n have ended.
   using PerAxis = std::array<int64_t, 4>;
   std::vector<Command> started; // async collectives that may still run
-  // For each axis: the collectives that have ended when the last async collective along it ends.
-  // For
-  // each slice: those that have ended when the last async collective that writes it ends.
+  // By axis: the collectives that have ended when the last async collective along the axis ends.
+  // By slice: the same for the last async collective that writes the slice.
   std::array<PerAxis, 4> endedWithLast{};
   llvm::DenseMap<Value, PerAxis> endedWith;
 };
@@ -450,8 +449,7 @@ FailureOr<Command> AliasingChecker::describe(Operation &op) {
     } else {
       if (operand.role == CommandRole::Accumulate)
         accumulated = operand.value;
-      // An op on tensors that adds to an operand does not write the operand: its sum is a new
-      // value.
+      // On tensors, an op that adds to an operand does not write it: its sum is a new value.
       if (operand.role == CommandRole::Write || isa<plan_ir::SliceType>(operand.value.getType())) {
         command.writes.push_back(operand.value);
         writeNames.push_back(operand.name);

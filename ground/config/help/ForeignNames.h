@@ -24,8 +24,7 @@ struct ForeignKey {
   std::string name;
   unsigned programs; // of ForeignProgram
   const char *key;   // path of lmc's key; "": lmc has none
-  // How the setting differs from `key` in meaning or unit; "" if it does not. If there is no `key`,
-  // says what to use instead.
+  // The difference to `key` in meaning or unit, or "". If there is no `key`: what to use instead.
   const char *remark;
 };
 
@@ -38,10 +37,9 @@ struct ForeignSection {
 std::span<const ForeignKey> foreignKeys();
 std::span<const ForeignSection> foreignSections();
 
-// Returns the table's entry for `name` in `section` ("" for none), or nullptr. Ignores capital
-// letters and leading dashes, and reads '-' as '_': "--num-layers" finds `num_layers`. If
-// `ofSection`
-// is true, searches only entries such as "learning_rate.base", which name a section; else the
+// Returns the entry for `name` in `section` ("" for none), or nullptr. Ignores capital letters and
+// leading dashes, and reads '-' as '_': "--num-layers" finds `num_layers`. `ofSection` selects the
+// entries that it searches: those with a section in their name ("learning_rate.base"), or the
 // others.
 const ForeignKey *findForeignKey(std::string_view section, std::string_view name, bool ofSection);
 const ForeignSection *findForeignSection(std::string_view section);

@@ -1,11 +1,10 @@
 // Prints a JSON Schema of a job's TOML file from the table of keys, for editors.
 //
-// The schema checks each key alone. Only loadConfig() checks relations between keys (the number of
-// heads divides hidden_size), and values that depend on other files. The schema accepts choices in
-// lower case only.
+// The schema checks each key alone. Only loadConfig() checks rules between keys and values that
+// depend on other files. The schema accepts choices in lower case only.
 //
-// The schema's version is draft-07: the TOML editor Taplo checks no later version's conditions (if,
-// then, else). Taplo does not complete keys in `allOf`, `then` or `else`, so the schema uses these
+// The version is draft-07: the TOML editor Taplo does not check the conditions (if, then, else) of
+// later versions. Taplo completes no keys in `allOf`, `then` or `else`, so the schema uses these
 // only to say which keys are required.
 
 #include "ground/config/Keys.h"
@@ -110,7 +109,7 @@ Json typeOf(const Key &key) {
   return std::visit(type, key.field(config));
 }
 
-// Returns the default as a TOML value; null if it depends on another key or on the family.
+// Returns the default as a TOML value; null if none is the same for all jobs.
 Json defaultOf(const Key &key) {
   if (key.required || !key.derived.key.empty())
     return nullptr;
