@@ -40,7 +40,7 @@ struct StepRange {
   uint64_t first = 0, last = 0;
 };
 
-// Reads the ranges of "120,130-140"; "" has no ranges. Error: `text` is not of this form.
+// Reads step ranges such as "120,130-140"; "" has none. Error: `text` is not of this form.
 Result<std::vector<StepRange>> readStepRanges(std::string_view text);
 
 } // namespace lmc

@@ -13,7 +13,7 @@ struct SweepJob {
   std::vector<std::string> settings; // all settings, as loadConfig() takes them
 };
 
-// Limits of a sweep: its jobs, and the bytes of a job's name (a file name may have 255 bytes).
+// The maximum number of jobs in a sweep, and of bytes in a job's name (file names: 255 bytes).
 inline constexpr size_t kMaxSweepJobs = 1000, kMaxSweepName = 180;
 
 // Returns a job for each combination of values; the values of the last key vary fastest. `settings`

@@ -99,7 +99,8 @@ bool resolvePhases(const CheckedJob &job, Config &config) {
   return sound;
 }
 
-// Reports phases that do not have train_tokens tokens in total, up to a step's tokens per phase.
+// Reports an error if the phases together do not have train_tokens tokens. Each phase may differ by
+// one step, because its steps are whole.
 void checkTokens(const CheckedJob &job, const Config &config) {
   int64_t tokens = 0, rounding = 0;
   for (const PhaseConfig &phase : config.phases) {

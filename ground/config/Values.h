@@ -28,7 +28,7 @@ Result<void> assign(const Key &key, const Value &value, Config &config);
 // Returns the key's name and its value in `config` as texts, as the plan stores them.
 Setting resolvedSetting(const Key &key, Config &config);
 
-// Returns the families (with their default) whose default differs from that of the first family.
+// Returns each family whose default of `key` differs from the first family's, with its default.
 std::vector<std::pair<const ModelFamily *, std::string>> otherDefaults(const Key &key);
 
 // Returns the default of a key that is not required, as markdown: "`0.1`" or "lr / 10".

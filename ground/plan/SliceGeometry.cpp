@@ -104,7 +104,7 @@ bool overlap(const plan::Slice &a, const plan::Slice &b) {
     return false;
   if (a.pitch() == 0 || a.pitch() != b.pitch())
     return true;
-  // If no run of one slice overlaps a run of the other, the runs alternate.
+  // The slices are columns of one matrix. They are disjoint if their runs alternate.
   const auto &[low, high] = a.offset() <= b.offset() ? std::tie(a, b) : std::tie(b, a);
   uint64_t column = (high.offset() - low.offset()) % a.pitch();
   return column < runBytes(low) || column + runBytes(high) > a.pitch();

@@ -687,7 +687,7 @@ private:
     return {};
   }
 
-  // Returns the expected dtype of an operand, for which `type` and the dtype of its sums are valid.
+  // Returns the expected dtype of an operand that may have `type` or the dtype of its sums.
   DType typeOrSum(int64_t index, DType type) const {
     return dtypeOf(index) == type ? type : sumType(type);
   }

@@ -28,7 +28,7 @@ inline std::optional<double> parseDouble(std::string_view text) {
   return parseWhole<double>(text);
 }
 
-// Rounds a finite `value` to `digits` significant decimal digits; returns others unchanged.
+// Rounds a finite `value` to `digits` significant decimal digits. Keeps infinities and NaN.
 inline double roundToDigits(double value, int digits) {
   return std::isfinite(value) ? parseDouble(fmt::format("{:.{}g}", value, digits)).value_or(value)
                               : value;

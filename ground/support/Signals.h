@@ -47,10 +47,9 @@ sigset_t signalMaskAtStart();
 void restoreSignals();
 
 // Calls blockSignals(). Starts the thread that receives these signals, unless the process has one.
-// SIGQUIT ends the program. A signal of kStopSignals ends it if there is no StopSignals, and a
-// second
-// SIGINT ends it at once in any case. Signals that were ignored when the program started never end
-// it outside of a run. They still stop a run, except for SIGHUP (nohup).
+// SIGQUIT ends the program. A signal of kStopSignals ends the program if no StopSignals exists; a
+// second SIGINT ends it in any case. A signal that was ignored when the program started does not
+// end it, but still stops a run. An ignored SIGHUP (nohup) does nothing.
 void startSignalThread();
 
 // A run that signals can stop. The constructor calls startSignalThread() and ignoreFailedWrites().

@@ -19,8 +19,8 @@ public:
 
   const int64_t tokens; // of a micro-step
   int64_t weights = 0;  // elements of all weights by which a token is multiplied
-  // Columns of q by the mean number of keys that a query sees: with the mask (causal), without it
-  // (full). Columns with equal means are added first, so that each product is rounded once.
+  // The number of columns of q whose queries see this mean number of keys: with the mask (causal),
+  // without it (full). Adding columns with equal means first rounds each product once.
   std::map<double, int64_t> causal, full;
   int64_t layerTraffic = 0; // bytes per token
 
@@ -66,17 +66,17 @@ void Counter::addAttention(lm::AttentionOp attention) {
   full[seq] += extent(attention.getQ(), 1);
 }
 
-// Adds up the traffic of a function: the elements in the compute dtype that each op moves in both
-// passes if it is fused with its neighbours. Per token, an op with c columns moves:
+// Adds up the traffic of a function's ops in both passes, if each op is fused with its neighbours.
+// Per token, an op with c columns moves these numbers of elements in the compute dtype:
 //
-//   rms_norm    reads x, writes y; its gradient reads dy and x, writes dx: 5c. Where only a
-//               rotation reads y, y stays in registers, and the rotation reads x instead: the
-//               gradient's 3c
+//   rms_norm    reads x, writes y; its gradient reads dy and x, writes dx: 5c. If only a
+//               rotation reads y, the rotation's kernel computes y from x, and only the
+//               gradient's 3c remain
 //   layer_norm  the same 5c
 //   add         is fused with the norm of its sum: reads the branch and writes the sum; the
-//               norm's gradient also reads the gradient of the residual stream: 3c. x + norm(h)
-//               and its norm move the same 8c. Where a matrix product adds the residual
-//               (lm-fold-residual, on a GPU), kernels move only 1c of the 3c.
+//               norm's gradient also reads the gradient of the residual stream: 3c. An add of
+//               x + norm(h) and this norm move the same 8c. If a matrix product adds the
+//               residual (lm-fold-residual, on a GPU), kernels move only 1c of the 3c.
 //   rope        reads x, writes y: 2c; its gradient is part of attention's gradient
 //   swiglu      reads gate and up, writes the product: 3c; its gradient reads dout, gate and up,
 //               writes dgate and dup, and recomputes and writes the product: 6c
@@ -84,9 +84,9 @@ void Counter::addAttention(lm::AttentionOp attention) {
 //               writes y: 4c
 //   embedding   reads a row, writes it; its gradient reads dx: 3c; the gradient also reads a row of
 //               the main gradient and writes the sum to it: 2c of f32 or f64.
-//               A row of a table of RoPE is only read and written: 2c. The row of a learned
-//               position is read and added by the token's kernel, and its gradient only reads dx:
-//               2c. Positions have few rows of main gradients, which stay in caches.
+//               A row of RoPE's table is only read and written: 2c. A learned position moves
+//               2c: the token's kernel reads and adds its row, and its gradient reads dx. The
+//               main gradient of positions has few rows, so it stays in caches.
 //   take_rows   reads x, writes k rows per token; its gradient reads k rows of dy per token and
 //               writes dx: 2c of x and 2c of its result
 //   combine_rows  reads k rows per token, writes their sum: c of y and c of its result; its

@@ -19,8 +19,7 @@ namespace {
 struct Parameter {
   std::string name; // name of the parameter, without the prefix of its layer
   SmallVector<int64_t> shape;
-  // The standard deviation of a matrix's normal initial values, or a vector's initial value, 0 or
-  // 1.
+  // The standard deviation of a matrix's normal initial values, or a vector's value, 0 or 1.
   double initial;
   // For a weight [in, out]: the number of columns of each linear map in it.
   SmallVector<int64_t> columns = {};
@@ -243,8 +242,8 @@ private:
   }
 
   // Returns the standard deviation for projections whose result is added to the residual stream.
-  // The
-  // root of 2 additions per layer keeps the variance of the residual stream independent of depth.
+  // Dividing by the root of the number of additions (2 per layer) keeps the variance of the
+  // residual stream independent of depth.
   double residualStddev() const {
     return linearStddev(model.hiddenSize) / std::sqrt(2.0 * double(model.numHiddenLayers));
   }
@@ -274,8 +273,8 @@ private:
   // Builds the function of a kind of layer: @NAME(x, [cos, sin], parameters..., [starts]) -> x. A
   // layer with experts also returns, in this order:
   // * [counts, mass] of the router, if there is a balancing loss;
-  // * [counts, balance, entropy] (kWatched), if people watch the router;
-  // * the number of late choices (names::kRouterLate), if there are also windows.
+  // * [counts, balance, entropy] (kWatched), with monitoring.router;
+  // * the number of late choices (names::kRouterLate), with monitoring.router and windows.
   // `starts` exists with a document mask, cos and sin with RoPE.
   LayerFunction buildLayer(const DecoderLayer &kind) {
     OpBuilder::InsertionGuard guard(b);
@@ -513,8 +512,7 @@ private:
   }
 
   // The result of a function: the loss, the logits of all tokens, or the logits of one token of
-  // each
-  // sequence (the host writes their rows in [mbs * seq]).
+  // each sequence (the host writes their rows in [mbs * seq]).
   enum class Output { Loss, Logits, NextLogits };
 
   void buildForward(StringRef name, Output output) {

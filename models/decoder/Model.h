@@ -21,11 +21,11 @@ namespace lmc {
 //
 // Inputs are i32 [mbs * seq]. batch.starts (training.document_mask) has, for each token, the
 // position in its sequence at which its document starts. batch.positions
-// (training.document_positions) has each token's position. Without it, token t has position
-// t mod seq, which a decoder with learned positions reads from batch.row_positions.
+// (training.document_positions) has each token's position. Without this key, token t has position t
+// mod seq. A decoder with learned positions then reads positions from batch.row_positions.
 //
-// Parameters have Hugging Face's names. With a bf16 compute dtype, the forward graph reads a copy
-// NAME.compute of every matrix; vectors (norms and biases) are read in f32.
+// Parameters have Hugging Face's names. If the compute dtype is bf16, the forward graph reads a
+// bf16 copy NAME.compute of every matrix. It reads vectors (norms and biases) in f32.
 mlir::OwningOpRef<mlir::ModuleOp> buildModel(const Config &config, mlir::MLIRContext &context);
 // Returns the graph of `decoder` instead of the decoder of the config's family.
 mlir::OwningOpRef<mlir::ModuleOp> buildModel(const Config &config, const Decoder &decoder,

@@ -44,9 +44,9 @@ struct Experts {
   // A bias that is added to the scores only to choose experts (lm.balance_bias); "": none.
   std::string bias = "";
   int64_t sharedSize = 0; // size of an expert that processes all tokens; 0: none
-  // The weight of gate in expert 3 is `experts` + `.3.` + `gate` + `.weight`.
+  // The gate's weight in expert 3 has the name `experts` + `.3.` + `gate` + `.weight`.
   std::string router, experts, gate, up, down;
-  // The weight of the shared expert's gate is `shared` + `.` + `gate` + `.weight`.
+  // The gate's weight in the shared expert has the name `shared` + `.` + `gate` + `.weight`.
   std::string shared = "";
 };
 

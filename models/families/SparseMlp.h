@@ -27,7 +27,8 @@ void writeBalanceLoss(const ModelConfig &model, config::Json &json);
 Experts expertsOf(const ModelConfig &model, const char *count, int64_t width);
 
 // Reports an error if a token chooses more experts than a layer has, or if
-// distributed.expert_parallel does not divide this number, which is the key `experts`.
+// distributed.expert_parallel does not divide the number of experts. `experts` is the key of this
+// number.
 void checkExperts(const config::CheckedJob &job, const char *experts);
 
 } // namespace lmc

@@ -1,5 +1,5 @@
-// lm-flatten-state: combines all parameters whose optimizer steps have the same op, scalars and
-// dtypes. Their variables of each kind become one matrix, a storage.
+// lm-flatten-state: combines all parameters with the same optimizer op, scalars and dtypes. One
+// matrix (a storage) for each kind of variable, such as the gradient, then contains them all.
 //
 //   norm = lm.global_norm(w.grad, b.grad)        norm = lm.global_norm(flat.grad)
 //   lm.adamw(w, w.grad, ...)               =>    lm.adamw(flat, flat.grad, ...)
@@ -7,7 +7,7 @@
 //
 // A few kernels then update all parameters. The parameters keep their names within the storages.
 //
-// A parameter with 8-bit moments consists of whole moment blocks and begins at one. A moment block
+// A parameter with 8-bit moments begins at a moment block, and consists of whole blocks. A block
 // therefore has the same elements as without this pass.
 #include "passes/autodiff/Passes.h"
 

@@ -5,10 +5,10 @@
 //   guarded = lm.guard_norm(norm, loss, limits of the step)
 //   p, m, v, ... = lm.adamw(p, p.grad, m, v, guarded, lr, ...)     per parameter
 //
-// A module without @run.loss has no lm.guard_norm. The parameters of a group read the learning rate
-// of the group (@run.lr.GROUP) and, if the group has one, its weight decay. Any op with
-// OptimizerOpInterface may stand for lm.adamw. lm.balance_bias updates a router's bias
-// (`balanced`), which is in no norm because it has no gradient.
+// A module without @run.loss has no lm.guard_norm. The parameters of a group read the group's
+// learning rate (@run.lr.GROUP), and its weight decay if it has one. The optimizer may be any op
+// with OptimizerOpInterface instead of lm.adamw. lm.balance_bias updates a router's bias. The bias
+// has no gradient, so it is in no norm.
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/lm/Lm.h"

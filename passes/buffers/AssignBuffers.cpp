@@ -216,7 +216,7 @@ private:
       if (result.view(insert.getSource()) == region)
         continue;
       Operation *producer = part.getDefiningOp();
-      // A copy of the destination before this insertion would overwrite the part in place.
+      // A copy of the destination before this insertion would overwrite a part already in place.
       bool inPlace = reuse && producer && !isView(producer) && isWholeTemporary(part) &&
                      result.view(part).buffer != region.buffer &&
                      result.copiesBefore(&op).empty() && mayMerge(result.view(part).buffer, region);
@@ -241,8 +241,7 @@ private:
             return !isView(user) && at >= made && at <= inserted;
           });
           inPlace &= !writes && !reads;
-          // A later op that adds to the destination in place would change the part for later
-          // readers.
+          // An op that later adds to the destination in place would change the part for readers.
           if (definition && !isView(definition) && positions.lookup(definition) > inserted)
             inPlace &= !usedAfter(result.view(part), byteSize(partType),
                                   positions.lookup(definition) - 1, nullptr);

@@ -70,7 +70,7 @@ public:
   void forget(const ByteRuns &at); // makes the contents of these bytes unknown
 
 private:
-  // Pieces that overlap one another. Pieces of two clusters never overlap.
+  // Pieces that may overlap one another. The addresses of different clusters never overlap.
   struct Cluster {
     int64_t end = 0;
     llvm::SmallVector<Piece, 1> pieces;

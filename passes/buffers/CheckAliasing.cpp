@@ -160,8 +160,8 @@ private:
   // One number n for each axis: all collectives along the axis before command n have ended.
   using PerAxis = std::array<int64_t, 4>;
   std::vector<Command> started; // async collectives that may still run
-  // By axis: the collectives that have ended when the last async collective along the axis ends.
-  // By slice: the same for the last async collective that writes the slice.
+  // By axis: the collectives that have ended when the last async collective along the axis ends. By
+  // slice: the same for the last async collective that writes the slice.
   std::array<PerAxis, 4> endedWithLast{};
   llvm::DenseMap<Value, PerAxis> endedWith;
 };

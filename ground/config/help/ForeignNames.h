@@ -37,10 +37,9 @@ struct ForeignSection {
 std::span<const ForeignKey> foreignKeys();
 std::span<const ForeignSection> foreignSections();
 
-// Returns the entry for `name` in `section` ("" for none), or nullptr. Ignores capital letters and
-// leading dashes, and reads '-' as '_': "--num-layers" finds `num_layers`. `ofSection` selects the
-// entries that it searches: those with a section in their name ("learning_rate.base"), or the
-// others.
+// Returns the entry for `name` in `section` ("" for none), or nullptr. Ignores capital letters, '-'
+// for '_', and leading dashes: "--num-layers" finds `num_layers`. Searches only entries with a
+// section in their name ("learning_rate.base") if `ofSection`, else only the others.
 const ForeignKey *findForeignKey(std::string_view section, std::string_view name, bool ofSection);
 const ForeignSection *findForeignSection(std::string_view section);
 

@@ -109,7 +109,7 @@ Json typeOf(const Key &key) {
   return std::visit(type, key.field(config));
 }
 
-// Returns the default as a TOML value; null if none is the same for all jobs.
+// Returns the default as a TOML value; null if the default is not the same for all jobs.
 Json defaultOf(const Key &key) {
   if (key.required || !key.derived.key.empty())
     return nullptr;
