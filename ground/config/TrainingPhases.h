@@ -5,7 +5,7 @@
 
 namespace lmc::config {
 
-// Sets the steps of each phase, the values that a phase takes from [training], and
+// Sets the number of steps of each phase, the values that a phase takes from [training], and
 // training.trainIters if it was not given. `job` must be the job of `config`.
 void resolveSteps(const CheckedJob &job, Provenance &provenance, Config &config);
 

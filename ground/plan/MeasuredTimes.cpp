@@ -16,7 +16,7 @@ using nlohmann::json;
 
 namespace lmc::plan {
 
-// The seconds of commands: runs[function][command][run].
+// runs[function][command][run] is the duration of the run in seconds.
 using Runs = std::vector<std::vector<std::vector<double>>>;
 
 static Error noTrace(const std::string &path) {

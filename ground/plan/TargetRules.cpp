@@ -22,7 +22,7 @@ std::optional<Scratch> cudaScratch(const Plan &plan, const Command &command) {
                    {grad->batch(), grad->seq(), grad->heads(), 1}};
   if (const ScatterAdd *scatter = command.body_as_ScatterAdd())
     return Scratch{DType::I8, {scatter->rows(), 8, 1, 1}};
-  // Each thread block of a router stores the mass and the count of each expert over some tokens.
+  // For each expert, a thread block stores the count of choices and the sum of p (lm.route).
   if (const Route *route = command.body_as_Route())
     return Scratch{DType::I8, {route->count(), 8, 1, 1}};
   if (const SortRows *sort = command.body_as_SortRows())

@@ -1,5 +1,5 @@
 // The schedule of the learning rate: the keys of [lr_schedule], their rules, and the resulting
-// schedule. The compiler checks a job by the rules; the runtime checks changes by `lmc-run --set`.
+// schedule. The compiler checks a job by the rules; `lmc-run --set` checks changes by them.
 #pragma once
 
 #include "ground/settings/SettingTable.h"

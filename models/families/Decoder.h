@@ -24,7 +24,7 @@ struct Projection {
   bool bias = false;
 };
 
-// The names of the norms before and behind a branch. "" means that there is no norm.
+// The names of the norms before and behind a branch (attention or MLP). "" means no norm.
 struct Norms {
   std::string before, behind;
 };

@@ -20,7 +20,7 @@ config::Key balanceLossKey(double initial);
 config::Key expertWidthKey();
 config::Key normalizeKey();
 
-// Writes to an exported config.json whether the class adds the balancing loss to the loss.
+// Writes to an exported config.json whether Hugging Face's class adds the balancing loss.
 void writeBalanceLoss(const ModelConfig &model, config::Json &json);
 
 // Returns experts of `width` columns, with the usual names: `mlp.experts.3.gate_proj`.

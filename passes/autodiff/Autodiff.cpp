@@ -167,7 +167,7 @@ public:
         continue;
       lm::VariableOp main = gradientOf(copy ? *variable.getParameter() : variable.getSymName());
       // A parameter that is used several times has several contributions. Each is added separately,
-      // so that the op that computes it can add it.
+      // so that the op that computes a contribution can also add it.
       SmallVector<Value> contributions{gradient};
       for (size_t i = 0; i < contributions.size();) {
         auto sum = contributions[i].getDefiningOp<lm::AddOp>();

@@ -51,7 +51,7 @@ SmallVector<Value> partsOf(OptimizerOpInterface step) {
   return {step->getOperand(1), step.getUpdateSums(), step.getParameterSums()};
 }
 
-// Returns the values of all steps, in one list for each of these three kinds.
+// Returns these values of all steps: one list for the gradients, one for each kind of sums.
 SmallVector<SmallVector<Value>, 3> partsOf(ArrayRef<OptimizerOpInterface> group) {
   SmallVector<SmallVector<Value>, 3> parts(3);
   for (OptimizerOpInterface step : group)
