@@ -99,8 +99,7 @@ bool resolvePhases(const CheckedJob &job, Config &config) {
   return sound;
 }
 
-// Reports an error if the phases together do not have train_tokens tokens. Each phase may differ by
-// one step, because its steps are whole.
+// Reports phases whose tokens do not add up to train_tokens, to within one step per phase.
 void checkTokens(const CheckedJob &job, const Config &config) {
   int64_t tokens = 0, rounding = 0;
   for (const PhaseConfig &phase : config.phases) {

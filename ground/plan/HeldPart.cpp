@@ -57,8 +57,7 @@ HeldPart heldPart(const plan::Plan &plan, const plan::Variable &variable, uint64
   for (uint64_t extent : *shard->shape())
     count *= extent;
   const uint64_t pitch = shard->pitch(), columns = pitch ? shard->shape()->Get(1) : 0;
-  // The ranks divide a vector that contains the tensor. Returns the number of the tensor's elements
-  // before the vector's element `place`.
+  // Returns how many elements of the tensor lie before element `place` of the divided vector.
   auto before = [&](uint64_t place) {
     return place <= shard->offset()
                ? 0
@@ -83,8 +82,7 @@ HeldPart writtenPart(const plan::Plan &plan, const plan::Variable &variable, uin
                        variable.kind() == plan::VariableKind::Moment2Scale;
   const uint64_t block = isScale ? 1 : uint64_t(kMomentBlock);
   const uint64_t blocks = (held.count + block - 1) / block;
-  // Several ranks have copies of the same elements. Returns how many of these elements copies 0 to
-  // `number` - 1 write.
+  // Returns how many elements the first `number` of the ranks with the same elements write.
   auto before = [&](uint64_t number) {
     return std::min(held.count, blocks * number / copies * block);
   };

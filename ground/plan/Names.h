@@ -47,8 +47,7 @@ inline constexpr const char *kDebugLogits = "debug.logits";
 inline constexpr const char *kRouterSums = "run.router";
 inline constexpr const char *kRouterCounts = "run.router.counts";   // choices
 inline constexpr const char *kRouterEntropy = "run.router.entropy"; // sums of -p log p, in nats
-// One element: the number of choices outside of a rank's first window of rows (lm.late_rows). It
-// exists only with expert_capacity.
+// The number of choices outside of a rank's first window of rows; only with expert_capacity.
 inline constexpr const char *kRouterLate = "run.router.late";
 // Each expert's contribution to the balancing loss. A layer's vector has it for coefficient 1. The
 // vector of all routers has the terms that are added to the tokens' losses.

@@ -7,14 +7,14 @@
 
 namespace lmc {
 
-// Returns the bytes of all arenas together, or UINT64_MAX if the sum does not fit in 64 bits.
+// Returns the total size of all arenas in bytes, or UINT64_MAX if it does not fit in 64 bits.
 uint64_t plannedBytes(const plan::Plan &plan);
 
 // In a copy of the state, each tensor begins at a multiple of this number of bytes (a cache line).
 inline constexpr uint64_t kCopyAlignment = 64;
 
-// Returns the bytes of host memory for a copy of what rank `rank` writes to a checkpoint: its part
-// (writtenPart()) of the weights and moments, including the padding between rows.
+// Returns the number of bytes of host memory that hold a copy of what rank `rank` writes to a
+// checkpoint: its part (writtenPart()) of the weights and moments, with the padding between rows.
 uint64_t stateCopyBytes(const plan::Plan &plan, uint64_t rank);
 
 } // namespace lmc

@@ -19,7 +19,7 @@ inline constexpr size_t kMaxEvaluationResults = 1000;
 
 // Reads the finite numbers of all JSON files in `folder` and its subfolders. Joins the names of
 // nested objects by "/". If a file has an object "results", as lm-evaluation-harness writes it,
-// only the numbers of this object count. Skips files without a JSON object. Error: the folder
+// reads only the numbers in this object. Skips files without a JSON object. Error: the folder
 // cannot be read.
 Result<EvaluationResults> readEvaluation(const std::string &folder);
 

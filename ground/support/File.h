@@ -110,7 +110,7 @@ Result<std::vector<std::string>> expandPattern(const std::string &pattern);
 // Returns the names of a folder's entries, sorted, without "." and "..".
 Result<std::vector<std::string>> listFolder(const std::string &path);
 
-// Returns the bytes that an unprivileged user may still write on the disk that holds `path`.
+// Returns how many bytes an unprivileged user may still write on the disk that holds `path`.
 Result<uint64_t> freeBytes(const std::string &path);
 
 // Renames the complete folder `from` to `to`, removes the old folder at `to`, and syncs the result.

@@ -7,8 +7,8 @@
 
 using namespace lmc;
 
-// Scales a frequency as Llama 3.1 does (https://arxiv.org/abs/2407.21783): long wavelengths are
-// multiplied by `factor`, short ones are kept, and those in between are interpolated.
+// Scales a frequency as Llama 3.1 does (https://arxiv.org/abs/2407.21783): multiplies long
+// wavelengths by `factor`, keeps short ones, and interpolates between them.
 static double scaleLlama3(double frequency, const RopeScaling &scaling) {
   double wavelength = 2 * std::numbers::pi / frequency;
   double original = double(scaling.originalMaxPositionEmbeddings);

@@ -1,4 +1,4 @@
-// The OLMo 2 family: Llama with its norms behind attention and MLP, and an RMSNorm over whole rows
+// The OLMo 2 family: Llama with its norms after attention and MLP, and an RMSNorm over whole rows
 // of q and k. OLMo et al. 2025, https://arxiv.org/abs/2501.00656.
 #include "ground/config/ModelFamily.h"
 #include "models/families/Decoder.h"

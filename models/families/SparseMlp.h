@@ -26,9 +26,8 @@ void writeBalanceLoss(const ModelConfig &model, config::Json &json);
 // Returns experts of `width` columns, with the usual names: `mlp.experts.3.gate_proj`.
 Experts expertsOf(const ModelConfig &model, const char *count, int64_t width);
 
-// Reports an error if a token chooses more experts than a layer has, or if
-// distributed.expert_parallel does not divide the number of experts. `experts` is the key of this
-// number.
+// Reports an error if a token chooses more experts than a layer has (the key `experts`), or if
+// distributed.expert_parallel does not divide the number of experts of a layer.
 void checkExperts(const config::CheckedJob &job, const char *experts);
 
 } // namespace lmc

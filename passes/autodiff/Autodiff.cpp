@@ -126,8 +126,8 @@ public:
       return failure();
     markBackward(scale.getDefiningOp(), ret);
 
-    // An op whose VJP also computes its results is erased, unless the forward pass reads them. A
-    // balancing loss that is only added to the loss is moved behind the VJP.
+    // Moves a balancing loss of recomputed results behind the VJP if it is only added to the loss.
+    // Erases an op that its VJP recomputes, unless an op before the VJP reads its results.
     for (auto &[op, results] : recomputed) {
       Operation *again = results.front().getDefiningOp();
       for (Operation *reader : llvm::make_early_inc_range(op->getUsers()))

@@ -18,7 +18,7 @@ bool lmc::regionsOverlap(const BufferView &a, uint64_t aBytes, const BufferView 
     return false;
   if (a.pitch == 0 || a.pitch != b.pitch)
     return true;
-  // Columns of one matrix are disjoint if the runs of one view lie between those of the other.
+  // Both views are columns of one matrix. They are disjoint if their runs alternate.
   bool aFirst = a.offset <= b.offset;
   const BufferView &low = aFirst ? a : b, &high = aFirst ? b : a;
   int64_t lowRun = int64_t(aFirst ? aBytes : bBytes) / low.rows;

@@ -153,7 +153,7 @@ private:
   llvm::DenseMap<Attribute, SmallVector<unsigned>> computedBySignature;
   std::map<std::vector<int64_t>, unsigned> computedByOperands; // equal results share a token
   size_t next = 0; // index of the first op that no command has computed
-  // For each arena: the contents that it must have at the end of the function, and those now.
+  // For each arena: the contents that the function demands at its end, and the current contents.
   llvm::StringMap<ByteMemory> stored, memory;
   SmallVector<Operation *> commands;
 
@@ -521,7 +521,7 @@ LogicalResult AliasingChecker::addStep(Operation &op) {
   return success();
 }
 
-// Returns the bytes of a slice of `whole`. Reports an error unless they are equally spaced runs.
+// Returns where a slice of `whole` lies in it. Reports an error unless it is equally spaced runs.
 template <typename SliceOp>
 static FailureOr<ByteRuns> runsOf(SliceOp slice, RankedTensorType whole) {
   ArrayRef<int64_t> offsets = slice.getStaticOffsets(), sizes = slice.getStaticSizes();
@@ -709,7 +709,7 @@ LogicalResult AliasingChecker::checkStreams(const Command &command) {
     });
     return success();
   }
-  // Collectives that have ended when this async one starts: earlier ones along its axis, those
+  // The collectives that have ended when this async one starts: earlier ones along its axis, ones
   // whose results it reads, and all that had ended when one of these ended. A collective that is
   // not async starts after all others have ended.
   PerAxis ended{};
