@@ -10,7 +10,7 @@ using namespace lmc;
 
 namespace {
 
-// One read of the input by the kernel, at the indices `point` (a map from the loops).
+// A read of the input by the kernel. `point` maps the kernel's loops to the indices that are read.
 struct Read {
   AffineMap point;
   SmallVector<bool> computed; // per index, true if a value gives it instead of `point`
@@ -20,7 +20,7 @@ struct Read {
 
 bool reduces(linalg::GenericOp op) { return op && op.getNumReductionLoops() > 0; }
 
-// Returns true for a sum over blocks of rows: the loops are (block, row in the block, column).
+// Returns true if `op` adds the rows of each block. Its loops are (block, row in block, column).
 bool sumsBlocks(linalg::GenericOp op) {
   return reduces(op) && op.getNumLoops() == 3 && op.getNumReductionLoops() == 1 &&
          op.getIteratorTypesArray()[1] == utils::IteratorType::reduction;
@@ -37,7 +37,7 @@ public:
   bool allBefore(unsigned result) {
     SmallVector<kern::ResultPart> parts =
         kern::partsOfResult(body.getTerminator()->getOperand(result));
-    // All parts are written at the same indices of the loops, after everything that is read there.
+    // Each iteration writes an element of every part, after all the reads of this iteration.
     SmallVector<AffineMap> written;
     for (const kern::ResultPart &part : parts) {
       AffineMap point = pointOf(part.value);
@@ -72,7 +72,7 @@ private:
       unsigned pass = passOfReduction(generic);
       for (Value yielded : generic.getBody()->getTerminator()->getOperands())
         collectScalar(yielded, loopsOf(generic), pass);
-      // The start value of a sum is read after the pass. A sum over blocks starts from a constant.
+      // A reduction reads its initial value after its pass. A sum over blocks has a constant one.
       if (sumsBlocks(generic))
         continue;
       for (OpOperand &init : generic.getDpsInitsMutable())
@@ -91,7 +91,7 @@ private:
       reads.push_back({point, SmallVector<bool>(point.getNumResults(), false), false, pass});
       return;
     }
-    // The reads of a reduction are collected only once, with the pass that it makes.
+    // collectAll() has collected the reads of every reduction, with the number of its pass.
     auto generic = tensor.getDefiningOp<linalg::GenericOp>();
     if (!generic || reduces(generic))
       return;
@@ -168,8 +168,8 @@ private:
     return pass;
   }
 
-  // Returns the indices of a reduction's loops for those of the kernel's loops. A sum over blocks
-  // of rows has one loop more: block = row / rows, row in the block = row mod rows.
+  // Maps the kernel's loops to the loops of `reduction`. A reduction over blocks of n rows has
+  // three loops: (row / n, row mod n, column).
   AffineMap loopsOf(linalg::GenericOp reduction) const {
     if (!sumsBlocks(reduction))
       return allLoops();
@@ -178,7 +178,7 @@ private:
     return AffineMap::get(2, 0, {row.floorDiv(rows), row % rows, column}, context());
   }
 
-  // Returns the indices at which a result is written: those of all loops, or of those not reduced.
+  // Maps the kernel's loops to the indices at which `result` is written, or returns a null map.
   AffineMap pointOf(Value result) {
     unsigned rank = unsigned(cast<RankedTensorType>(result.getType()).getRank());
     AffineMap all = allLoops();
@@ -191,14 +191,13 @@ private:
     return isColumn() ? all.getMinorSubMap(rank) : all.getMajorSubMap(rank);
   }
 
-  // Returns true if the work item that writes an element at `written` makes the read, and makes it
-  // before it writes.
+  // Returns true if `read` happens before the write at `written`, and in the same work item.
   bool isBefore(const Read &read, AffineMap written) const {
     bool computed = llvm::is_contained(read.computed, true);
     if (!computed && read.point == written)
       return true;
-    // The whole row that the work item writes needs the same element of this row. Only a row
-    // reduction reads such an element before it writes to the row.
+    // The column that is read does not vary along the row. A row reduction reads such an element of
+    // its row before it writes to the row.
     if (!isRow() || written != allLoops() || read.onLane || read.point.getNumResults() != loops ||
         read.point.isFunctionOfDim(loops - 1))
       return false;

@@ -66,7 +66,7 @@ struct PackArenasPass : lmc::impl::PackArenasPassBase<PackArenasPass> {
 private:
   LogicalResult packFunction(func::FuncOp function);
 
-  // The maximum over the functions so far, which run one after the other in the same bytes.
+  // The functions run one after the other in the same bytes, so these are maxima over functions.
   uint64_t workspaceBytes = 0, lowerBound = 0;
 };
 

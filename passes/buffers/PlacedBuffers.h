@@ -1,4 +1,4 @@
-// The attributes and the module through which the passes of this folder hand over their results.
+// The attributes and the module that carry the results of one pass of this folder to the next.
 #pragma once
 
 namespace lmc {

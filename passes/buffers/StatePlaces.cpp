@@ -24,7 +24,7 @@ Value lmc::accumulatedBy(Operation *op) {
 
 namespace {
 
-// A part of a whole that is stored to a variable.
+// A part of a whole (see StatePlaces.h). An op stores the part to a variable.
 struct StoredPart {
   int64_t first; // its first byte in the whole
   lm::VariableOp variable;
@@ -71,8 +71,8 @@ public:
   }
 
 private:
-  // Returns the place of the variables to which the parts are stored, if they follow each other as
-  // the parts do, and the parts cover the whole.
+  // Returns where the variables of the parts lie. Returns nullopt unless they lie in one storage in
+  // the order of the parts, without gaps, and the parts cover the whole.
   std::optional<StatePlace> placeOf(Value whole, MutableArrayRef<StoredPart> parts) const {
     llvm::sort(parts, [](const StoredPart &x, const StoredPart &y) { return x.first < y.first; });
     const StatePlace start = ::placeOf(parts.front().variable);
@@ -100,7 +100,7 @@ private:
     const std::optional<StatePlace> start = placeOf(whole, parts);
     if (!start)
       return;
-    // The values from which the whole is computed in place, from the last to the first.
+    // The whole and, backwards from it, the values that share its bytes until it is complete.
     SmallVector<Value> made{whole};
     SmallVector<tensor::InsertSliceOp> inserts;
     Operation *first = whole.getDefiningOp();
@@ -123,8 +123,8 @@ private:
       }
       made.push_back(before);
     }
-    // A whole begins with the insertion of a part, or with one command. A command's result that is
-    // stored as one part needs no place here.
+    // The whole must begin with an insert_slice, or be the result of one command. If that result is
+    // a single part, it needs no place here.
     if (!first || (isa<CommandOpInterface>(first) ? !inserts.empty() || parts.size() == 1
                                                   : !isa<tensor::InsertSliceOp>(first)))
       return;

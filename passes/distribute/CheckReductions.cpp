@@ -1,5 +1,5 @@
-// dist-check-reductions: checks that each value of which every rank computes only a part is summed
-// over ranks exactly once before it is used. Passes.td lists these values.
+// dist-check-reductions: checks sums over ranks. If each rank computes only a summand of a value,
+// the value must be summed over ranks exactly once before its use. Passes.td lists these values.
 #include "passes/distribute/Passes.h"
 #include "passes/distribute/Units.h"
 
@@ -48,7 +48,7 @@ public:
 private:
   using Axes = std::set<Axis>;
 
-  // Checks the gradients that the optimizer reads, which are those that the last micro-step stores.
+  // Checks the gradients that the optimizer reads. The last micro-step's function stores them.
   LogicalResult checkGradients(func::FuncOp optimizer) {
     llvm::StringSet<> read;
     for (auto load : optimizer.getBody().front().getOps<lm::LoadOp>())
@@ -103,7 +103,7 @@ private:
       auto variable = symbols.lookup<lm::VariableOp>(load.getVariable());
       if (variable.getKind() == lm::VariableKind::Table) // zeros on each rank
         return success();
-      // The loaded value is the sum of earlier micro-steps.
+      // The variable holds the sum of earlier micro-steps, so their stores are checked too.
       if (variable.getKind() == lm::VariableKind::Gradient &&
           (missing == all.end() || variable.getSymName() == store.getVariable()))
         return failure(failed(checkStores(names::kMicroFirst, load.getVariable(), summed)) ||
@@ -124,7 +124,7 @@ private:
            << dist::stringifyAxis(*missing);
   }
 
-  // Checks that all ranks have the same scale: it must come from a maximum over all ranks.
+  // Checks that the maximum that decides the scale is the maximum over all ranks.
   LogicalResult checkScale(lm::ScaledCastOp cast) {
     Axes missing = allAxes();
     for (Operation *op = cast.getMax().getDefiningOp();
@@ -138,7 +138,7 @@ private:
            << dist::stringifyAxis(*missing.begin()) << " do not share";
   }
 
-  // Checks that only an op that joins the norms of all ranks reads the norm of a rank's pieces.
+  // Checks that each reader of `norm`, the norm of a rank's pieces, joins it with all ranks' norms.
   LogicalResult checkNorm(Operation *norm) {
     auto isJoined = [](Value operand) {
       while (operand.getDefiningOp() && movesElements(operand.getDefiningOp()))

@@ -1,5 +1,5 @@
-// dist-expand-muon: replaces lm.muon by the ops of its parts. Ranks that divide a parameter gather
-// the direction of its step. Passes.td shows an example.
+// dist-expand-muon: replaces each lm.muon by the ops that compute it. If ranks divide a parameter,
+// they gather its direction, the matrix that is orthogonalized. Passes.td shows an example.
 #include "passes/distribute/Passes.h"
 #include "passes/distribute/Units.h"
 
@@ -22,7 +22,7 @@ using namespace mlir;
 using namespace lmc;
 using dist::Axis;
 
-// The maximum bytes of the directions in a window: consecutive steps that are expanded together.
+// The maximum bytes of all directions in a window. A window is consecutive steps expanded together.
 static constexpr int64_t kMostBytes = int64_t(1) << 30;
 // The maximum number of steps in a window.
 static constexpr size_t kMostSteps = 64;
@@ -31,7 +31,7 @@ namespace {
 
 enum class Owners { Auto, Yes, No };
 
-// How the matrices of one shape are orthogonalized.
+// The way in which the matrices of one shape are orthogonalized.
 enum class Way {
   InPlace, // every rank orthogonalizes each run of adjacent matrices where it lies
   Stacked, // every rank orthogonalizes a stack of copies of all matrices
@@ -104,7 +104,7 @@ public:
 private:
   using Window = ArrayRef<lm::MuonOp>;
 
-  // Returns the predicted seconds of the group or, without a cost model, the FLOPs of one rank.
+  // Predicts the group's seconds or, without a cost model, a number that grows with the FLOPs.
   double seconds(lm::MuonOp step, const Group &group, Way way) const {
     const Type type = newtonSchulzType(step);
     cost::MuonWork work{group.rows, group.columns, int64_t(group.places.size()),
@@ -146,7 +146,7 @@ private:
     return best;
   }
 
-  // Returns the number of steps in the first window of `steps`.
+  // Returns the number of steps per window for which the predicted time of all `steps` is shortest.
   size_t windowSize(Window steps) const {
     size_t best = 1;
     double least = 0;
@@ -296,7 +296,7 @@ private:
                                  update.getParamSq()};
       if (step.getCompute())
         results.push_back(update.getCompute());
-      // The stores of earlier steps move behind the ops that now compute their values.
+      // The new ops of an earlier step stand at the last step, so its stores move there too.
       for (Operation *user : llvm::make_early_inc_range(step->getUsers()))
         if (user->isBeforeInBlock(last))
           user->moveBefore(last);

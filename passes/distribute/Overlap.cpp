@@ -30,7 +30,7 @@ struct Chain {
   Value result() const { return ops.back()->getResult(0); }
 };
 
-// Consecutive chains. Every op between them needs the result of one of them.
+// Consecutive chains. Every op between two of them needs the result of one of these chains.
 using Group = SmallVector<Chain, 1>;
 
 // Returns true if the op becomes a command that may run at the same time as a collective.
@@ -61,8 +61,8 @@ LogicalResult collectDependents(Value value, SetVector<Operation *> &all) {
   return success();
 }
 
-// Returns true if `ops` need nothing except `given`, each other's results, variables, and scalars
-// that are computed before `first`, such as the scale of gradients in f16.
+// Returns true if each operand of `ops` is `given`, a result of one of `ops`, a loaded variable, an
+// empty tensor, or a scalar computed before `first`, such as the scale of gradients in f16.
 bool needNothingElse(const SetVector<Operation *> &ops, Value given, Operation *first) {
   return llvm::all_of(ops, [&](Operation *op) {
     return llvm::all_of(op->getOperands(), [&](Value operand) {
@@ -79,7 +79,7 @@ class Overlapper {
 public:
   explicit Overlapper(func::FuncOp function) : body(function.getBody().front()) {}
 
-  // Starts each all-gather of weights when the group `distance` groups before its own starts.
+  // Moves the all-gathers of weights up: group n starts behind the start of group n - `distance`.
   void prefetch(int64_t distance) {
     SmallVector<Group> all = groups([](Operation *op) -> std::optional<Chain> {
       auto gather = dyn_cast<dist::AllGatherOp>(op);
@@ -87,7 +87,7 @@ public:
         return std::nullopt;
       return Chain{{op}, {}};
     });
-    // For each group, the op before which later groups may start.
+    // places[n] is the first op that computes after the start of group n.
     SmallVector<Operation *> places;
     for (const Group &group : all)
       places.push_back(nextThatComputes(group.back().first(), body.getTerminator()));
@@ -106,8 +106,8 @@ public:
       }
   }
 
-  // Delays the wait for each sum of gradients until the group that is `distance` groups later has
-  // started. The ops that add a sum to the gradients of earlier micro-steps move behind its wait.
+  // Delays the waits for sums of gradients: the wait for group n comes after the start of group n +
+  // `distance`. The ops that add a sum to the gradients of earlier micro-steps move with it.
   void delay(int64_t distance) {
     SmallVector<Group> all = groups([](Operation *op) -> std::optional<Chain> {
       if (!isBackward(op) || !isa<dist::ReduceScatterOp, dist::AllReduceOp>(op) ||
@@ -167,9 +167,9 @@ private:
     return all;
   }
 
-  // Makes the chain run at the same time as the ops from its end to a wait before `until`. The
-  // `dependents`, in order, are the ops before `until` that need the result. They move behind the
-  // wait. Does nothing if there is no op for the chain to run beside.
+  // Makes the chain run at the same time as the ops behind it, up to a wait that is inserted before
+  // `until`. Moves `dependents` behind the wait: the ops before `until`, in order, that need the
+  // result. Does nothing if no other op before `until` computes anything.
   void overlap(const Chain &chain, Operation *until, ArrayRef<Operation *> dependents) {
     Operation *last = chain.last();
     Operation *next = last;

@@ -26,8 +26,8 @@ using dist::Axis;
 
 namespace {
 
-// Returns the values whose rows are the rows of `sort`: the results of lm.take_rows, and of the ops
-// between it and lm.combine_rows.
+// Returns the values whose row i belongs to row i of `sort`: the results of lm.take_rows, and of
+// the ops that process these results before lm.combine_rows.
 llvm::SetVector<Value> valuesOfRows(lm::SortRowsOp sort) {
   llvm::SetVector<Value> values;
   for (Operation *user : sort.getRows().getUsers())
@@ -86,8 +86,8 @@ public:
   }
 
 private:
-  // Makes `sort`, and the ops that process its rows, process those choices of all ranks along
-  // `expert` that name an expert of this rank.
+  // Makes `sort` sort the choices of the tokens of all ranks along `expert`, but only choices of
+  // this rank's experts. Changes the ops that process the sorted rows in the same way.
   LogicalResult divide(lm::SortRowsOp sort) {
     const RankedTensorType choices = tensorTypeOf(sort.getExperts());
     const int64_t experts = tensorTypeOf(sort.getOffsets()).getDimSize(0) - 1;
@@ -95,7 +95,7 @@ private:
     if (experts % ranks != 0)
       return sort.emitOpError("sorts by ")
              << experts << " experts, which " << ranks << " ranks cannot divide evenly";
-    // A token chooses each of the experts of this rank at most once.
+    // This many rows are enough: a token chooses each expert of this rank at most once.
     const int64_t own = experts / ranks, rows = tokens * std::min(chosen, own);
 
     SmallVector<lm::CombineRowsOp> combines;
@@ -117,7 +117,7 @@ private:
       if (combine.getWeights().getDefiningOp() != sort.getExperts().getDefiningOp())
         return combine.emitOpError("has weights of another router than its rows");
       combine.getWeightsMutable().assign(exchanged(combine.getWeights(), "exchange.weights"));
-      // Adds the sums of all ranks, each over the results of the rank's own experts.
+      // Each rank adds its own experts' results; the reduce-scatter adds the sums of all ranks.
       Value own = combine.getResult();
       const RankedTensorType type = tensorTypeOf(own);
       own.setType(resized(type, 0, type.getDimSize(0) * ranks));
@@ -150,9 +150,9 @@ private:
     return success();
   }
 
-  // Divides the rows of `sort` into windows of capacity * choices rows, where `choices` is the
-  // number of choices of a rank's own tokens. The ops from `sort` to lm.combine_rows then process
-  // the first window only. A clone of them processes each further window. Their results are added.
+  // `choices` is the number of choices that one rank's tokens make. Cuts the rows of `sort` into
+  // windows of capacity * choices rows. The ops from `sort` to lm.combine_rows then process the
+  // first window. Clones of these ops process the other windows, and all results are added.
   void cutIntoWindows(lm::SortRowsOp sort, int64_t choices) {
     const int64_t all = tensorTypeOf(sort.getRows()).getDimSize(0);
     const auto most = int64_t(std::ceil(capacity * double(choices)));
@@ -239,8 +239,8 @@ private:
     return success();
   }
 
-  // Gathers `value` from all ranks along the axis `expert`, right behind the op that computes
-  // `value`. Other ops can then run beside the exchange, an op with the name `name`.
+  // Gathers `value` from all ranks along `expert`, right behind the op that computes it. Other ops
+  // can then run beside this all-gather, whose location is `name`.
   Value exchanged(Value value, StringRef name) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointAfterValue(value);
@@ -248,7 +248,7 @@ private:
                                                Axis::Expert, value);
   }
 
-  // Returns the rank's position along the axis `shard`. A layer gets it as an argument.
+  // Returns the rank's position along `shard`: an argument in a layer, else a loaded scalar.
   Value rankIn(func::FuncOp function, RankedTensorType type) {
     Value &known = rankOf[function];
     if (known)

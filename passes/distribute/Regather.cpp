@@ -32,7 +32,7 @@ static bool isBackwardUse(Operation *op, const SymbolTable &symbols) {
   });
 }
 
-// For each reader of the all-gather except the first, clones the all-gather and its views.
+// Clones the all-gather, with the views of its result, for each reader except the first.
 static void regather(dist::AllGatherOp gather, const SymbolTable &symbols) {
   const auto [views, readers] = usesOf(gather.getResult());
   Operation *load = gather.getInput().getDefiningOp();

@@ -25,7 +25,7 @@ using Kind = lm::VariableKind;
 
 namespace {
 
-// What the ranks along the axis `shard` divide among themselves. Each stage includes those before.
+// What the ranks along `shard` divide: Gradients includes Optimizer, Weights includes both.
 enum class ZeroStage { None, Optimizer, Gradients, Weights };
 
 struct Member {
@@ -174,10 +174,9 @@ private:
     }
   }
 
-  // Chooses the offsets of the unit's members, and the type of a piece.
+  // Chooses the offsets of the unit's members, and the type of each rank's piece.
   void layOut(Unit &unit) {
-    // Each parameter begins at a moment block, as on a single rank. A block then has elements of
-    // only one parameter.
+    // Each parameter begins at a moment block, so that a block has elements of one parameter only.
     int64_t end = 0;
     for (Member &member : unit.members) {
       member.offset = end;
@@ -186,7 +185,7 @@ private:
     const int64_t sharing = ranks / unit.key.groups; // ranks that divide these elements
     unit.elements = int64_t(llvm::alignTo(end, sharing * kMomentBlock));
     const int64_t own = unit.elements / sharing;
-    // The optimizer takes only matrices: a piece for its fallback is a vector.
+    // A piece for the optimizer is a matrix; a piece for its fallback optimizer is a vector.
     unit.piece = unit.key.isTaken
                      ? RankedTensorType::get({own / kMomentBlock, kMomentBlock}, unit.key.element)
                      : RankedTensorType::get({own}, unit.key.element);
@@ -228,8 +227,8 @@ private:
     return variable;
   }
 
-  // Lists the tensors of `variable`, the unit's parameter, gradient or compute copy, under the
-  // names that they have in the plan.
+  // `variable` is the unit's parameter, gradient or compute copy. Lists its tensors under the names
+  // that they have in the plan.
   ArrayAttr shardedOf(const Unit &unit, lm::VariableOp variable) {
     SmallVector<Attribute> tensors;
     auto add = [&](StringAttr name, RankedTensorType type, int64_t offset, lm::InitAttr init,
@@ -267,7 +266,7 @@ private:
               /*pitch=*/0, parameter.getColumnsAttr());
           continue;
         }
-        // Lists the experts of one group of ranks: each group has the same number of experts.
+        // The parts are experts. Lists this group's share of them, which is equal for all groups.
         ArrayRef<Attribute> parts = parameter.getPartsAttr().getValue();
         const size_t count = parts.size() / size_t(unit.key.groups);
         addParts(member, parts.slice(size_t(group) * count, count), offset);
@@ -314,8 +313,8 @@ private:
     symbols.insert(gradient);
   }
 
-  // Replaces the loads of the unit's weights in `function` by parts of one all-gather before the
-  // first op that reads one of them.
+  // Gathers all weights of the unit once in `function`, before the first op that reads one of them.
+  // Replaces each load of a weight by a part of the gathered vector.
   void gather(func::FuncOp function, Unit &unit) {
     SmallVector<std::pair<lm::LoadOp, const Member *>> loads;
     Operation *first = nullptr;
@@ -368,7 +367,7 @@ private:
     return gradients;
   }
 
-  // Sums the unit's gradients of one micro-step over ranks, once the last of them is complete.
+  // Sums the unit's gradients of one micro-step over ranks, once all these gradients are complete.
   LogicalResult reduceEach(func::FuncOp micro, const Unit &unit, GradientReducer &reducer) {
     SmallVector<Value> values;
     SmallVector<lm::AccumulateOp> accumulates;

@@ -103,7 +103,7 @@ private:
     lm::StoreOp::create(b, loc, overRanks(own), sums.getSymName());
   }
 
-  // Gives the optimizer state of each piece a list of tensors like that of the piece's parameter.
+  // Lists the tensors in each piece of optimizer state, as the piece's parameter lists its own.
   void listStates() {
     for (auto variable : module.getOps<lm::VariableOp>()) {
       if (variable.getShards() || !variable.getParameter())
@@ -111,8 +111,8 @@ private:
       auto parameter = symbols.lookup<lm::VariableOp>(*variable.getParameter());
       if (!parameter || !parameter.getShards())
         continue;
-      // Elements of the parameter per element of the state: 256 for scales of 8-bit moments,
-      // else 1.
+      // One element of the state belongs to `share` elements of the parameter: 256 for the scales
+      // of 8-bit moments, else 1.
       const int64_t share =
           tensorTypeOf(parameter).getNumElements() / tensorTypeOf(variable).getNumElements();
       SmallVector<Attribute> tensors;
@@ -132,7 +132,7 @@ private:
     }
   }
 
-  // Makes @refresh, which gathers the weights, and makes the optimizer gather the new weights too.
+  // Creates @refresh, which gathers the weights. Makes the optimizer gather the new weights, too.
   LogicalResult gatherWeights(func::FuncOp optimizer) {
     b.setInsertionPointToEnd(module.getBody());
     auto refresh =
@@ -183,7 +183,7 @@ private:
     return success();
   }
 
-  // Returns the value that the optimizer stores to `source`, a rank's piece, or null.
+  // Returns the value that the optimizer stores to the piece `source`, or null if it stores none.
   Value newPiece(func::FuncOp optimizer, lm::VariableOp source) {
     const StringRef target = source.getStorage().value_or(source.getSymName());
     for (auto store : optimizer.getBody().front().getOps<lm::StoreOp>()) {

@@ -20,15 +20,15 @@ inline constexpr llvm::StringLiteral kMesh = "ranks";
 mlir::Value loadShardRank(mlir::OpBuilder &b, mlir::Location loc, dist::MeshOp mesh,
                           mlir::SymbolTable &symbols, mlir::Type type);
 
-// The gradients of a unit, for summing them over ranks.
+// The gradients of a unit, which ranks sum together.
 struct UnitGradients {
   std::vector<std::string> members; // the variables of the gradients of this rank's own tokens
   std::vector<int64_t> offsets;     // of each member's first element in the vector; ascending
   int64_t elements = 0;             // length of the vector, with padding
-  // The variable of this rank's piece of the sum. "": each member gets its own part of the sum.
+  // The variable that gets this rank's piece of the sum. "": each member gets its own part.
   std::string piece;
   int64_t layer = -1;
-  // True if the values are numbers of choices, which must not be rounded between ranks.
+  // True if the values count the tokens that chose an expert. No cast may round such numbers.
   bool counts = false;
   // The number of ranks that divide the unit's experts; 1: there are no experts. Only ranks with
   // the same experts sum their gradients.
@@ -52,12 +52,12 @@ inline constexpr llvm::StringLiteral kKeptWeights = "dist.kept_weights";
 // Adds the ops that sum a unit's gradients over all ranks.
 class GradientReducer {
 public:
-  // Gradients in f32 are cast to `payload` between ranks, unless `payload` is null. In f16 they are
-  // scaled (lm.scaled_cast) by the unit's largest gradient on any rank.
+  // Gradients in f32 travel between ranks in the dtype `payload`; null: in f32. In f16 they are
+  // scaled (lm.scaled_cast) by a power of two that fits the unit's largest gradient on any rank.
   GradientReducer(mlir::ModuleOp module, mlir::Type payload);
 
   // Sums `values`, the gradients of the unit's members, over ranks. Returns the values to store:
-  // one of the type of `unit.piece` or, without a piece, one for each member.
+  // one piece of the sum if `unit.piece` is set, else one value per member.
   llvm::SmallVector<mlir::Value> reduce(mlir::OpBuilder &b, const UnitGradients &unit,
                                         llvm::ArrayRef<mlir::Value> values);
 
@@ -101,8 +101,8 @@ mlir::Value createCollective(mlir::OpBuilder &b, mlir::Location loc, dist::MeshO
                     backward, layer);
 }
 
-// Gathers the `piece` of each rank that divides a unit. These are the ranks along `shard` or, if
-// `groups` ranks divide the unit's experts, along `expert_shard`.
+// Gathers `piece` from all ranks that divide the unit: the ranks along `shard` or, if `groups` > 1
+// ranks divide the unit's experts, the ranks along `expert_shard`.
 mlir::Value gatherPieces(mlir::OpBuilder &b, mlir::Location loc, dist::MeshOp mesh,
                          mlir::Value piece, int64_t groups, int64_t layer = -1);
 

@@ -203,8 +203,8 @@ private:
 };
 } // namespace
 
-// Converts a norm whose only reader is `rope` with the loops of the rotation, so that one kernel
-// can compute both.
+// Converts an RMS norm that only `rope` reads. The norm gets the loops of the rotation, so that one
+// kernel can compute both.
 static SmallVector<Value> convertRotatedNorm(OpBuilder &b, lm::RmsNormOp op, lm::RopeOp rope) {
   HeadHalves halves(rope);
   Location loc = op.getLoc();
@@ -337,7 +337,7 @@ static SmallVector<Value> convertOp(OpBuilder &b, lm::LayerNormGradOp op) {
   Value dy = f.arg(0), x = f.arg(1), w = f.arg(2);
   auto [mean, r] = rowStatistics(f, x, op.getEps().convertToDouble());
   AffineMap all = f.all(2), outer = f.outer(2), inner = f.inner(2);
-  // The sums over each row of g = dy w and of g h, where h = (x - mean) r.
+  // For each row, the sum of g = dy w, and the sum of g h, where h = (x - mean) r.
   Value sum = f.reduce(type.getShape(), 1, element, {{dy, all}, {w, inner}}, Combine::Add,
                        [](Elements s) { return s[0] * s[1]; });
   Value dot = f.reduce(type.getShape(), 1, element,
@@ -414,7 +414,7 @@ static kern::FusionOp crossEntropy(OpBuilder &b, Location loc, Value logits, Val
                                    Value scale, int64_t classes, double zLoss) {
   RankedTensorType type = tensorTypeOf(logits);
   Type element = arithmeticType(type.getElementType());
-  // Returns `value` in the column of a class, and `other` in a column of padding.
+  // Returns `value` if the column is a class, and `other` if it is padding of the vocabulary.
   auto ofClasses = [&](Elements s, Scalar value, double other) {
     if (classes == 0 || classes == type.getDimSize(1))
       return value;
@@ -500,8 +500,8 @@ static SmallVector<Value> convertLoss(OpBuilder &b, Location loc, Value x, Value
 
 //===-- Optimizer ---------------------------------------------------------------------------===//
 
-// Returns `sums` or, if it is long, a shorter vector with the same sum (with Max: maximum), because
-// the caller reduces the vector in one work item.
+// Shortens a long vector without changing its sum (with Combine::Max: its maximum), because the
+// caller reduces the result in one work item.
 static Value foldSums(OpBuilder &b, Location loc, Value sums, Combine combine = Combine::Add) {
   constexpr int64_t kLong = 1 << 16, kWidest = 1024, kNarrowest = 16;
   RankedTensorType type = tensorTypeOf(sums);
@@ -512,7 +512,7 @@ static Value foldSums(OpBuilder &b, Location loc, Value sums, Combine combine = 
                      type.getElementType(), combine, "lm.fold_sums");
 }
 
-// Joins `vectors` into one vector, and returns the square root of the sum of its elements.
+// Returns the square root of the sum of all elements of all `vectors`.
 static Value normOfParts(OpBuilder &b, Location loc, ValueRange vectors) {
   SmallVector<Value> parts;
   for (Value vector : vectors)
@@ -749,7 +749,7 @@ struct ConvertLmPass : lmc::impl::ConvertLmPassBase<ConvertLmPass> {
         op.replaceAllUsesWith(results);
         llvm::SetVector<Value> operands(op.operand_begin(), op.operand_end());
         op.erase();
-        // A conversion may read the operand of a view instead of the view.
+        // A conversion may have read through a view, so that nothing reads the view any more.
         for (Value operand : operands)
           if (Operation *view = operand.getDefiningOp(); view && isOpTriviallyDead(view))
             view->erase();

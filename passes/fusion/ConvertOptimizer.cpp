@@ -13,7 +13,7 @@ using kern::Hero;
 using Combine = FusionBuilder::Combine;
 using Read = FusionBuilder::Read;
 
-// The smallest scale of a moment block: 1 / scale is still finite.
+// The minimum scale of a moment block, so that 1 / scale is finite.
 static constexpr double kSmallestScale = std::numeric_limits<float>::min();
 
 //===-- AdamW -------------------------------------------------------------------------------===//
@@ -26,7 +26,7 @@ public:
   AdamWStep(FusionBuilder &f, RankedTensorType type, unsigned first, bool decays)
       : OptimizerStep(f, type, first), decays(decays) {}
 
-  // The scalars, in the order of the fusion's inputs.
+  // The scalar inputs of the fusion, in their order.
   enum { Norm, Lr, Beta1, Beta2, Eps, Correction1, Correction2, Clip, Decay };
   template <typename Op> static void appendScalars(Op op, SmallVectorImpl<Value> &inputs) {
     inputs.append({op.getNorm(), op.getLr(), op.getBeta1(), op.getBeta2(), op.getEps(),
@@ -100,7 +100,7 @@ static SmallVector<Value> convertAdamW(OpBuilder &b, lm::AdamWOp op) {
 
 namespace {
 
-// One of the two moments: the indices of its inputs of the fusion, and its decoder and encoder.
+// The inputs, the decoder and the encoder of one of the two moments.
 struct CodedMoment {
   unsigned codes, scale; // indices of inputs of the fusion
   Scalar (*decode)(Scalar code, Scalar scale);

@@ -12,9 +12,9 @@ namespace lmc {
 // Returns nothing if this optimizer has no kernel.
 llvm::SmallVector<mlir::Value> convertOptimizer(mlir::OpBuilder &b, lm::OptimizerOpInterface op);
 
-// Convert the parts of a step of Muon. The direction and the update take one kernel each, scaling
-// takes one per matrix. Each Newton-Schulz step of convertOrthogonalize() takes three batches of
-// matrix products and two kernels.
+// Convert the ops of a step of Muon. The direction and the update become one kernel each, scaling
+// becomes one kernel per matrix. Each Newton-Schulz step of convertOrthogonalize() becomes three
+// batches of matrix products and two kernels.
 llvm::SmallVector<mlir::Value> convertMuonDirection(mlir::OpBuilder &b, lm::MuonDirectionOp op);
 llvm::SmallVector<mlir::Value> convertOrthogonalize(mlir::OpBuilder &b, lm::OrthogonalizeOp op);
 llvm::SmallVector<mlir::Value> convertScaleMatrices(mlir::OpBuilder &b, lm::ScaleMatricesOp op);

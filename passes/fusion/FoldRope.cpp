@@ -18,8 +18,8 @@ namespace lmc {
 using namespace mlir;
 using namespace lmc;
 
-// Returns the inverse rope that is the only reader of `value`, or null. The rope may read `value`
-// itself, or a join whose parts are all in `rotated`.
+// Returns the inverse rope that is the only reader of `value`, or of a join of `value`, else null.
+// All parts of the join must be in `rotated`.
 static lm::RopeOp rotationOf(Value value, ArrayRef<Value> rotated) {
   if (!value.hasOneUse())
     return {};

@@ -1,5 +1,5 @@
-// lm-fold-swiglu: makes one op of a matrix product and the SwiGLU of its halves and, in the
-// backward pass, one op of a product and the gradient of SwiGLU.
+// lm-fold-swiglu: merges a matrix product with the SwiGLU of the halves g and u of its result. In
+// the backward pass, merges a product with the gradient of SwiGLU.
 //
 //   %gu = lm.linear %x, %w                       %gu, %a = lm.linear_swiglu %x, %w
 //   %g, %u = lm.split %gu                  =>
@@ -12,8 +12,8 @@
 //   %dgu = lm.join %dg, %du
 //
 // One command computes the new op, so a device may keep g, u and d in registers. The command takes
-// one matrix. Therefore a forward half of a layer that returns g and u returns %gu instead, and the
-// backward half splits %gu.
+// g and u as one matrix. Therefore, if the forward half of a layer returned g and u, it now returns
+// %gu, and the backward half splits %gu.
 #include "passes/fusion/Passes.h"
 
 #include "dialects/lm/Lm.h"
@@ -179,8 +179,8 @@ static void returnWhole(func::FuncOp function, SmallVector<func::CallOp> &calls)
   }
 }
 
-// If both halves that an lm.swiglu_grad reads are arguments of `function`, and halves of one matrix
-// in every call, makes the function take that matrix instead.
+// An lm.swiglu_grad reads two halves. If both are arguments of `function`, and every call passes
+// the halves of one matrix for them, makes the function take that matrix instead.
 static void takeWhole(func::FuncOp function, SmallVector<func::CallOp> &calls) {
   for (auto grad : llvm::to_vector(function.getOps<lm::SwigluGradOp>())) {
     auto gate = dyn_cast<BlockArgument>(grad.getGate()), up = dyn_cast<BlockArgument>(grad.getUp());
@@ -240,7 +240,7 @@ struct FoldSwigluPass : lmc::impl::FoldSwigluPassBase<FoldSwigluPass> {
     calls = callsOf(getOperation());
     for (auto &[function, of] : calls)
       takeWhole(function, of);
-    // Gradients come first: their kernel can also recompute the activation.
+    // Gradients are folded first: they also take an lm.swiglu that recomputes the activation.
     foldAll<lm::SwigluGradOp>();
     foldAll<lm::SwigluOp>();
   }

@@ -17,7 +17,7 @@ using namespace lmc;
 
 namespace {
 
-// The kernels of merged launches. Each is created once, however many layers launch it.
+// Holds the kernels of merged launches. A kernel that several layers launch is created once.
 class MergedKernels {
 public:
   explicit MergedKernels(ModuleOp module) : module(module), symbols(module) {
@@ -63,7 +63,7 @@ private:
     kern::KernelOp kernel; // null if no hero can emit the merged region
     std::string reason;
   };
-  // The names of two kernels, and numbers that say how the merge connects their inputs and results.
+  // The names of two kernels, and MergePlan::wiring, which says how the merge connects them.
   using Pair = std::tuple<StringRef, StringRef, SmallVector<int64_t>>;
 
   Outcome merge(const MergePlan &plan, const FusionPart &first, const FusionPart &second) {

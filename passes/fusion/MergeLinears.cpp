@@ -235,7 +235,7 @@ private:
   // Returns true if the variables that calls pass for `arguments` can become one variable. They
   // must all be parameters, or all compute copies of parameters, that nothing else reads or writes.
   bool mayLayTogether(func::FuncOp layer, const Arguments &arguments) {
-    // By variable: its place in `arguments`, and the variable of the first argument in that call.
+    // Per variable: its argument's index, and the variable of the first argument in the same call.
     llvm::StringMap<std::pair<unsigned, Operation *>> seen;
     for (func::CallOp call : calls[layer]) {
       lm::VariableOp first;
@@ -260,7 +260,7 @@ private:
           return false;
       }
     }
-    // A variable that is also read elsewhere cannot be merged.
+    // Only calls of `layer` may read these variables.
     for (auto &entry : seen)
       for (lm::LoadOp load : loads[entry.first()]) {
         auto call = dyn_cast<func::CallOp>(*load->user_begin());
@@ -320,9 +320,9 @@ private:
     return joined;
   }
 
-  // Adds an argument to `layer`, before the first of `arguments`, and returns it. It contains the
-  // rows of all `arguments`: every call passes one variable for it, which contains those of
-  // `arguments`.
+  // Adds an argument to `layer`, before the first of `arguments`, and returns it. The new argument
+  // has the rows of all `arguments`. Every call passes one variable for it, which contains the
+  // variables that the call passed for `arguments`.
   Value layTogether(func::FuncOp layer, const Arguments &arguments) {
     unsigned place = arguments.front().getArgNumber();
     int64_t rows = 0;

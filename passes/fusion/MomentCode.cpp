@@ -15,8 +15,7 @@ static Scalar nearestCode(Scalar root, double largest) {
 
 Scalar lmc::decodeMoment1(Scalar code, Scalar scale) {
   Scalar wide = code.make<arith::ExtSIOp>(i32(code), code);
-  // 127 times the f32 that is nearest to 1 / 127 is exactly 1, so the largest element decodes to
-  // the scale.
+  // 127 * float(1 / 127) is exactly 1, so the code of the largest element decodes to the scale.
   Scalar r = wide.make<arith::SIToFPOp>(scale.type(), wide) * (1 / kLargest1);
   Scalar square = r * r, signedSquare = r * abs(r);
   return square * signedSquare * scale;

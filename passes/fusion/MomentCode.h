@@ -6,20 +6,20 @@
 //   moment1 = s sign(c) (|c| / 127)^4    c = -127 .. 127
 //   moment2 = s (c / 255)^8              c = 0 .. 255, stored in the bits of an i8
 //
-// c is rounded to nearest, but is at least 1 for a moment2 above zero: the update, moment1 /
-// sqrt(moment2), then never divides by a moment that was rounded to zero.
+// c is rounded to nearest. If moment2 is above zero, c is at least 1, so that the update, moment1 /
+// sqrt(moment2), never divides by a moment that was rounded to zero.
 //
-// Why powers: elements of a block differ by several powers of ten, and an update needs moment1 and
-// sqrt(moment2) with a good relative precision. (|c| / 127)^4 has a relative step of 4 / |c|.
-// Rounding therefore changes moment1 by at most 1.6% near the largest element, 5% at a hundredth
-// and 16% at a ten-thousandth of it, and sqrt(moment2) by half of these percentages. A linear code
-// would lose the small elements.
+// Why powers: the elements of a block differ by several powers of ten, and the update needs moment1
+// and sqrt(moment2) with a small relative error. Neighbouring values of (|c| / 127)^4 differ by the
+// fraction 4 / |c|, and rounding errs by at most half of it. The error of moment1 is at most 1.6%
+// near the largest element, 5% at a hundredth and 16% at a ten-thousandth of it. The error of
+// sqrt(moment2) is half as large. A linear code would lose the small elements.
 //
-// Rounding has a price: a step that changes a moment by less than half a code leaves the moment
-// unchanged. If an element's gradient is zero, its moment2 only falls while c (1 - beta2^(1/8)) is
-// at least a half. While a larger element keeps the scale, sqrt(moment2) falls to 0.05% of the
-// larger element's for beta2 = 0.9, to 0.9% for 0.95 and to 37% for 0.98. From 0.985 on it never
-// falls. The best values of beta1 and beta2 are therefore 0.95 or below.
+// Rounding has a price: if a step changes a moment by less than half a code, the moment stays as it
+// is. While an element's gradient is zero, its moment2 falls only if c (1 - beta2^(1/8)) >= 0.5. If
+// a larger element keeps the scale constant, sqrt(moment2) stops at 0.05% of the larger element's
+// for beta2 = 0.9, at 0.9% for 0.95 and at 37% for 0.98. From 0.985 on it never falls. The best
+// values of beta1 and beta2 are therefore 0.95 or below.
 //
 // The dynamic tree code of Dettmers et al. 2022 (https://arxiv.org/abs/2110.02861) is a table of
 // 256 entries with a relative step of up to 14% within its first power of ten.

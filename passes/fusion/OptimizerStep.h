@@ -5,8 +5,8 @@
 
 namespace lmc {
 
-// Returns `fresh` or, if the gradient norm is NaN or infinite, `old`: such a step must change
-// nothing.
+// Returns `old` if the gradient norm is NaN or infinite, because such a step must change nothing.
+// Otherwise returns `fresh`.
 Scalar keepUnlessFinite(Scalar norm, Scalar fresh, Scalar old);
 
 // Returns the clipped gradient: g * (clip > 0 ? min(1, clip / (norm + 1e-6)) : 1).
@@ -24,9 +24,9 @@ public:
     return {f.arg(first + which), f.none(rank)};
   }
 
-  // Ends the region with the new `parameter` and `states`. Returns the results of `op`: the
-  // parameter, the states, the sum of squares of the parameter's change, that of the parameter,
-  // and, if `op` has it, a copy of the parameter in the compute dtype.
+  // Ends the region, which computes the new `parameter` and `states`. Returns the results of `op`:
+  // the parameter, the states, the sum of squares of the parameter's change, the sum of squares of
+  // the parameter and, if `op` has it, a copy of the parameter in the compute dtype.
   llvm::SmallVector<mlir::Value> finish(mlir::OpBuilder &b, mlir::Operation *op,
                                         mlir::Value parameter, llvm::ArrayRef<mlir::Value> states);
 

@@ -21,7 +21,7 @@ struct RoundBiasesPass : lmc::impl::RoundBiasesPassBase<RoundBiasesPass> {
       OpBuilder b(gemm);
       FusionBuilder f(b, gemm.getLoc(), kern::Hero::Elementwise, bias, "lm.round_bias");
       auto type = cast<RankedTensorType>(bias.getType()).clone(element);
-      // map() converts what it computes to the type of its result.
+      // map() converts the values that it computes to the element type of `type`.
       kern::FusionOp fusion = f.finish(f.map(type, {{f.arg(0), f.all(1)}}, identity));
       setStep(fusion, gemm);
       gemm.getBiasMutable().assign(fusion.getResult(0));

@@ -12,8 +12,8 @@ namespace lmc {
 mlir::Value convertFloat(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value,
                          mlir::Type type);
 
-// A float or a signed integer, or a vector of these, with the builder that creates the ops on it.
-// Both operands of an operator have one type; a number becomes a constant of that type.
+// A float, a signed integer, or a vector of these. It holds the builder that creates ops on it.
+// Both operands of an operator have the same type; a C++ number becomes a constant of this type.
 class Scalar {
 public:
   Scalar(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value)

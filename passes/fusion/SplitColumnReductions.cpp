@@ -17,7 +17,7 @@ using namespace lmc;
 
 namespace {
 
-// The minimum number of rows in a block: its row of sums must cost little compared with its rows.
+// The minimum rows per block, so that writing its row of sums costs little beside reading its rows.
 constexpr int64_t kMinRowsPerBlock = 4;
 
 // Returns `op` as a reduction, or null if it is none.
@@ -44,7 +44,7 @@ public:
   Splitter(kern::FusionOp fusion, int64_t rowsPerBlock)
       : fusion(fusion), rowsPerBlock(rowsPerBlock), b(fusion) {}
 
-  // Replaces the fusion by the two kernels and returns true, if heroes can emit both.
+  // Replaces the fusion by the two kernels. Returns false if no code can be generated for both.
   bool split() {
     kern::FusionOp blocks = buildBlocks();
     kern::FusionOp rest = buildRest(blocks.getResults());
@@ -133,7 +133,7 @@ private:
       inputs.push_back(input->get());
       maps.push_back(reduction.getMatchingIndexingMap(input).compose(toRows));
     }
-    // An empty tensor gives the extent of the loop over the rows of a block.
+    // The loop over the rows of a block takes its extent from this empty tensor.
     inputs.push_back(
         tensor::EmptyOp::create(inside, loc, ArrayRef<int64_t>{rowsPerBlock}, inside.getF32Type()));
     maps.push_back(AffineMap::get(3, 0, row));
@@ -158,8 +158,8 @@ private:
     return blocks.getResults();
   }
 
-  // Returns the results of `reduction`, computed from `blocks`, which hold one row of results per
-  // block of rows. The reduction begins with the original start values.
+  // Computes the results of `reduction` from `blocks`, which hold one row of results per block of
+  // rows. The initial values are those of `reduction`.
   SmallVector<Value> sumRest(OpBuilder &inside, linalg::GenericOp reduction, ValueRange blocks) {
     SmallVector<AffineMap> maps(blocks.size(), inside.getMultiDimIdentityMap(2));
     SmallVector<Value> inits(reduction.getOutputs());

@@ -1,9 +1,9 @@
 // lm-analyze-recompute: finds the recompute options of each layer. Passes.td shows their form.
 //
 // The forward half of a layer becomes a BlockRecomputeProblem: its ops with their costs, its values
-// with their bytes, and the values that the backward half reads. The option of a named mode is the
-// solution with the fewest kept bytes among those that recompute only certain ops. The other
-// options are corners of the lower convex hull of (bytes, seconds).
+// with their bytes, and the values that the backward half reads. A named mode may recompute only
+// certain ops. Its option is the solution that keeps the fewest bytes. The other options are
+// corners of the lower convex hull of (kept bytes, seconds).
 #include "passes/memory/Passes.h"
 
 #include "compiler/algorithms/BlockRecompute.h"
@@ -58,7 +58,7 @@ public:
       llvm::SmallSetVector<Value, 8> reads(op.operand_begin(), op.operand_end());
       for (Value operand : reads)
         entry.reads.push_back(ids.lookup(operand));
-      // In the problem, an op that is free to recompute costs nothing, so that it is recomputed
+      // An op that is free to recompute gets the cost 0, so that the solution recomputes it
       // wherever that saves bytes. `seconds` has its real cost.
       seconds.push_back(cost(&op));
       entry.seconds = isFreeToRecompute(&op) ? 0 : seconds.back();
@@ -120,8 +120,8 @@ public:
   }
 
 private:
-  // Solves the problem in which only the ops that `mode` allows may be recomputed. The last option
-  // keeps the fewest bytes. With `freeOpsCost`, ops that are free to recompute have real costs.
+  // Returns the solutions that recompute only ops that `mode` allows. The last one keeps the fewest
+  // bytes. With `freeOpsCost`, ops that are free to recompute cost their real seconds.
   FailureOr<std::vector<BlockRecomputeOption>> solve(StringRef mode, bool freeOpsCost = false) {
     BlockRecomputeProblem restricted = problem;
     for (auto [op, entry, cost] : llvm::zip_equal(ops, restricted.ops, seconds)) {

@@ -30,7 +30,7 @@ struct Variant {
   RecomputePlan plan;
   func::FuncOp forward;      // it returns fewer kept values
   SmallVector<int> newIndex; // for each old result, its new index; -1: dropped
-  // The kept values that recomputed ops read: the index of each among the results of the new
+  // The kept values that recomputed ops read. Each has its index among the results of the new
   // forward half, and the value in the old forward half.
   SmallVector<std::pair<unsigned, Value>> reads;
 };
@@ -177,7 +177,7 @@ private:
     for (auto [index, value] : variant.reads)
       mapping.map(value, body.addArgument(value.getType(), value.getLoc()));
 
-    // Until the recomputed ops are cloned, temporary arguments stand for their results.
+    // Temporary arguments stand for the results of the recomputed ops until these are cloned.
     unsigned firstPlaceholder = body.getNumArguments();
     llvm::MapVector<Operation *, SmallVector<BlockArgument>> placeholders;
     for (Operation *op : variant.plan.recomputed)
@@ -228,8 +228,8 @@ private:
 struct ApplyRecomputePass : lmc::impl::ApplyRecomputePassBase<ApplyRecomputePass> {
   using ApplyRecomputePassBase::ApplyRecomputePassBase;
 
-  // Returns the recompute options in the module's attribute, which a choice refers to. Computes
-  // them if there are neither.
+  // Returns the recompute options in the module's attribute. If the module has neither this
+  // attribute nor a choice, computes the options.
   FailureOr<RecomputeOptions> findOptions(bool choiceGiven) {
     ModuleOp module = getOperation();
     if (choiceGiven || hasRecomputeOptions(module))

@@ -35,9 +35,9 @@ struct RecomputePlan {
   llvm::SetVector<unsigned> arguments;           // numbers of the arguments that `recomputed` reads
 };
 
-// Returns the plan that recomputes those ops of `chosen` whose results the backward half needs. A
-// view is recomputed if the value that it is a view of is recomputed; otherwise it is kept. Results
-// of the layer are kept anyway, because the next layer reads them.
+// Returns the plan that recomputes the ops of `chosen` whose results the backward half needs. A
+// view is recomputed if the viewed value is recomputed, else it is kept. The plan does not
+// recompute the layer's results: they are kept anyway, because the next layer reads them.
 RecomputePlan planRecompute(mlir::func::FuncOp forward, unsigned layerResults,
                             llvm::ArrayRef<mlir::Operation *> chosen);
 

@@ -39,8 +39,8 @@ static double dim(Value value, unsigned index) {
   return double(cast<RankedTensorType>(value.getType()).getDimSize(index));
 }
 
-// Attention has two matrix products, with 2 operations per multiply-add. Query i of a sequence sees
-// min(i, window) keys; `visible` is the mean over i.
+// Attention has two matrix products. A multiply-add counts as 2 operations. Query i of a sequence
+// sees min(i, window) keys; `visible` is the mean of this number over the queries.
 static double attentionFlops(lm::AttentionOp op) {
   double seq = double(op.getSeq());
   double window = op.getWindow() > 0 ? std::min(double(op.getWindow()), seq) : seq;

@@ -20,18 +20,18 @@ bool isView(mlir::Operation *op);
 // can also write the recomputed value.
 bool isFreeToRecompute(mlir::Operation *op);
 
-// Returns true if the op may be recomputed: a pure op that is no collective (every rank would have
-// to repeat it), or the all-gather of tokens along `expert`, whose result takes much memory.
+// Returns true if the op may be recomputed: it is pure and no collective. One collective may be
+// recomputed too: the all-gather of tokens along `expert`, because its result takes much memory.
 bool mayRecompute(mlir::Operation *op);
 
-// Returns the FLOPs of a matrix product (2mnk) or of attention (over the keys that causal queries
-// see), as models/decoder/Counts.cpp counts them; 0 for other ops. The gradients of the op take
-// twice as many.
+// Returns the FLOPs of a matrix product (2mnk) or of attention; 0 for other ops. In attention, only
+// keys that the causal mask leaves count, as in models/decoder/Counts.cpp. The gradients of the op
+// take twice as many FLOPs.
 double forwardFlops(mlir::Operation *op);
 
-// Returns the predicted seconds to recompute an op on a device with these rates. Attention has half
-// the rate of matrix products. Other ops take the time to read and write their bytes, ops that are
-// free to recompute only the time to write them, and views no time.
+// Predicts the seconds to recompute an op on a device with these rates. Attention has half the rate
+// of matrix products. Other ops take the time to read and write their bytes. Ops that are free to
+// recompute take only the time to write their results, and views take no time.
 double modelledSeconds(mlir::Operation *op, const cost::Rates &rates = cost::kDefaultRates);
 
 // Returns the bytes of a tensor or scalar.

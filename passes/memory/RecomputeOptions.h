@@ -15,8 +15,8 @@
 
 namespace lmc {
 
-// The names of the first options of every layer. Then come corners of the lower convex hull: first
-// those between "none" and "block", then those that keep more than "none".
+// The names of the first options of every layer. The next options are corners of the lower convex
+// hull: first those between "none" and "block", then those that keep more than "none".
 inline constexpr llvm::StringLiteral kRecomputeModes[] = {"none", "activation", "full", "block"};
 // The mode in which every layer keeps all its values.
 inline constexpr llvm::StringLiteral kKeepAll = "keep-all";
@@ -29,7 +29,7 @@ struct RecomputeOption {
   double seconds = 0;     // to recompute the ops once
   double flops = 0;       // FLOPs of the recomputed ops
   // True if the layer's gathered weights are kept for the backward pass instead of gathered again.
-  // Only compiler/search/RecomputeSearch.h uses such options. Attributes do not have them.
+  // Only compiler/search/RecomputeSearch.h uses such options. Module attributes never hold them.
   bool keepsWeights = false;
 };
 
@@ -59,8 +59,7 @@ struct RecomputeOptions {
 // Finds the options of every layer of the model, with `cost` as the cost of each op.
 mlir::FailureOr<RecomputeOptions> analyzeRecompute(mlir::ModuleOp module, OpCost cost);
 
-// Write and read the attribute `lm.recompute_options`. Reading fails if the attribute is missing or
-// has another form.
+// Write and read the attribute `lm.recompute_options`. Reading fails if it is missing or malformed.
 void writeRecomputeOptions(mlir::ModuleOp module, const RecomputeOptions &options);
 mlir::FailureOr<RecomputeOptions> readRecomputeOptions(mlir::ModuleOp module);
 bool hasRecomputeOptions(mlir::ModuleOp module);

@@ -233,7 +233,7 @@ static Result<void> saveNew(Communicator &group, const std::string &folder, cons
     written = allSucceed(group, first ? publishFolder(partial, folder + "/" + name,
                                                       folder + "/." + name + kReplacedSuffix)
                                       : Result<void>());
-  // Frees the disk space now or, if this fails too, at the next save. Returns the save's error.
+  // If this removal fails too, the next save frees the disk space. The error is still the save's.
   if (!written && first)
     (void)static_cast<bool>(removeTree(partial));
   return written;
@@ -412,7 +412,7 @@ Result<std::vector<std::string>> moveAside(const std::vector<DamagedCheckpoint> 
   return moved;
 }
 
-// The place of a tensor in a checkpoint's file.
+// Where a tensor lies in a file of a checkpoint.
 struct PlacedTensor {
   uint64_t offset, bytes; // byte range in the file
   size_t index;           // in the target's list of tensors
@@ -446,7 +446,7 @@ static Result<std::vector<PlacedTensor>> placeTensors(const SafeTensorsFile &con
   return places;
 }
 
-// Stores the parts of tensors that lie in bytes [offset, offset + bytes) of the file.
+// `data` holds bytes [offset, offset + bytes) of the file. Stores the parts of tensors in them.
 static Result<void> storeParts(const CheckpointTarget &target,
                                const std::vector<PlacedTensor> &places, uint64_t offset,
                                const void *data, uint64_t bytes) {
@@ -471,7 +471,7 @@ struct OpenedFiles {
 };
 } // namespace
 
-// Opens the files of `targets`. Sets `fault` if one is damaged.
+// Opens the files of `targets`. If one is damaged, sets `fault` to the reason.
 static Result<OpenedFiles> openFiles(const std::string &directory,
                                      const std::vector<CheckpointTarget> &targets,
                                      std::string &fault) {
@@ -496,7 +496,7 @@ static Result<OpenedFiles> openFiles(const std::string &directory,
       return damaged(tensors.error());
     Result<std::vector<PlacedTensor>> placed = placeTensors(**tensors, target);
     if (!placed) {
-      // A damaged header can look like that of another model.
+      // A damaged header can look like that of another model, so the checksum is compared first.
       if (Result<void> whole = verifyFiles({*file}); !whole)
         return damaged(whole.error());
       return placed.error();
@@ -533,7 +533,7 @@ loadCheckpoint(Communicator &group, const std::string &directory,
   std::string fault;
   LMC_LET(opened, allSucceed(group, openFiles(directory, targets, fault)));
   if (group.size() > 1) {
-    // A fault that one rank found counts for all, so that all ranks return the same.
+    // If one rank finds a damaged file, all ranks return its fault.
     LMC_LET(faults, gatherTexts(group, fault));
     for (const std::string &found : *faults)
       if (!found.empty())

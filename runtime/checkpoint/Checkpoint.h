@@ -66,9 +66,9 @@ struct ByteRange {
   uint64_t offset = 0, bytes = 0;
 };
 
-// fetch(i, data) must fill `data` with the part of tensor i that this rank writes. store(i, data,
-// bytes, offset) must copy `data` to the bytes [offset, offset + bytes) of tensor i, except bytes
-// that this rank does not have.
+// fetch(index, data) must copy to `data` the part of tensor `index` that this rank writes.
+// store(index, data, bytes, offset) must copy `data` to bytes [offset, offset + bytes) of the
+// tensor. It must skip the bytes that this rank does not have.
 using FetchTensor = std::function<Result<void>(size_t index, void *data)>;
 using StoreTensor =
     std::function<Result<void>(size_t index, const void *data, uint64_t bytes, uint64_t offset)>;
@@ -80,14 +80,14 @@ struct CheckpointFile {
   FetchTensor fetch;
 };
 
-// A key of `extra` for a permanent checkpoint that was made late: the step at which it was due.
+// A key of `extra`: the step at which a permanent checkpoint was due, if it was saved later.
 inline constexpr const char *kStandsFor = "stands_for";
 
-// The rules by which a save keeps older checkpoints. A checkpoint stays if one rule keeps it.
+// The rules by which a save keeps older checkpoints. One rule is enough to keep a checkpoint.
 struct KeepRules {
   KeepRules(int newest = 0) : newest(newest) {}
   int newest; // the number of newest checkpoints that stay; 0: all
-  // Checkpoints stay whose step, or whose kStandsFor, is a multiple of this; 0: none by this rule.
+  // Keeps checkpoints whose step, or the step in extra[kStandsFor], is a multiple of this; 0: none.
   uint64_t every = 0;
   std::string best; // the one with the lowest extra[best] stays; "": none
   std::optional<uint64_t> suspect; // the newest checkpoint of a step before this one stays
@@ -108,7 +108,7 @@ Result<void> saveCheckpoint(Communicator &group, const std::string &runDirectory
                             const CheckpointState &state, const std::vector<CheckpointFile> &files,
                             const KeepRules &keep, std::string *remark = nullptr);
 
-// Returns the maximum number of bytes that a checkpoint with these files takes on a disk.
+// Returns the maximum number of bytes on disk of a checkpoint with these files.
 Result<uint64_t> checkpointBytes(const std::vector<CheckpointFile> &files);
 
 // Saves a checkpoint as OUT/checkpoints/STEP.SUFFIX (or STEP.SUFFIX-2, ...), which "auto" does not
@@ -120,21 +120,20 @@ Result<std::string> saveAside(Communicator &group, const std::string &runDirecto
 // Returns the steps of the complete checkpoints, newest first. Checksums are not verified.
 Result<std::vector<uint64_t>> listCheckpoints(const std::string &runDirectory);
 
-// A folder with the name of a checkpoint that cannot be read as one.
+// A folder that has the name of a checkpoint but does not hold a readable one.
 struct DamagedCheckpoint {
   std::string path, fault;
 };
 
-// Returns the folder of the newest complete checkpoint; nullopt if there is none. Newer checkpoints
-// that are damaged are added to `damaged`, unless it lists them already. Checksums are not
-// compared.
+// Returns the folder of the newest complete checkpoint, or nullopt. Checksums are not compared.
+// Adds newer checkpoints that are damaged to `damaged`, unless they are in it already.
 Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDirectory,
                                                         std::vector<DamagedCheckpoint> &damaged);
 
 // Renames each folder to PATH.damaged (or PATH.damaged-2, ...). Returns the new paths.
 Result<std::vector<std::string>> moveAside(const std::vector<DamagedCheckpoint> &damaged);
 
-// Reads state.json, and verifies the sizes (or even checksums) of the files that it lists.
+// Reads state.json. Verifies the sizes (and with `verifyChecksums` the hashes) of the listed files.
 Result<CheckpointState> readCheckpointState(const std::string &directory, bool verifyChecksums);
 
 // The contents of a checkpoint's state.json, and the files that it lists, ordered by name.
@@ -154,11 +153,11 @@ struct CheckpointTarget {
   StoreTensor store;
 };
 
-// Loads files of a checkpoint, which must hold exactly the tensors of their targets. A single rank
-// reads each byte once, on several threads; several ranks divide the verification among them, and
-// then read their parts. If the files are damaged, the checkpoint is returned, and the stored bytes
-// must not be used. Error: `store` failed, or the checkpoint has other tensors, which is found
-// before the first call of `store`.
+// Loads files of a checkpoint. Each file must hold exactly the tensors of its target. A single rank
+// reads each byte once, on several threads. Several ranks divide the verification of the files
+// among them, and then read their parts. If a file is damaged, returns the checkpoint; the stored
+// bytes must then not be used. Error: `store` failed, or the checkpoint has other tensors. The
+// latter is found before the first call of `store`.
 Result<std::optional<DamagedCheckpoint>>
 loadCheckpoint(Communicator &group, const std::string &directory,
                const std::vector<CheckpointTarget> &targets);

@@ -37,7 +37,7 @@ static bool isFolder(const std::string &path) {
   return std::filesystem::is_directory(path, error);
 }
 
-// Returns false, for any `count`, if one of the two dtypes is not a float type.
+// Returns false if one of the two dtypes is not a float type, even if `count` is 0.
 static bool convert(const SafeTensorsFile::Entry &from, uint64_t count, plan::DType to,
                     void *target) {
   return from.dtype && convertFloats(*from.dtype, from.data, to, target, count);
@@ -52,7 +52,7 @@ struct ExportTensor {
   TensorView target; // the tensor as it is written
 };
 
-// A file of weights in an export, with its tensors in the order of their data.
+// A file of weights in an export. The tensors are in the order of their data in the file.
 struct Shard {
   std::string name;
   std::vector<ExportTensor> tensors;
@@ -261,7 +261,7 @@ static Result<uint64_t> bytesOf(const std::string &to, const Export &contents,
 
 static Result<void> writeShard(const std::string &partial, const Shard &shard,
                                const std::vector<TensorView> &tensors, const FetchTensor &fetch) {
-  // `unconverted` has room for the largest tensor whose dtype changes.
+  // A buffer for the largest tensor whose dtype changes, before its conversion.
   std::vector<TensorView> changing;
   for (const ExportTensor &tensor : shard.tensors)
     if (tensors[tensor.source].dtype != tensor.target.dtype)
@@ -477,7 +477,7 @@ static void addPrefix(Model &model, const std::vector<TensorView> &tensors) {
   model.tensors = std::move(renamed);
 }
 
-// Returns the number of experts of each layer, by the beginning of their names up to ".experts.".
+// Returns the number of experts of each layer. A key is such as "model.layers.3.mlp.experts.".
 template <typename Names> static std::map<std::string, uint64_t> countExperts(const Names &names) {
   std::map<std::string, uint64_t> counts;
   for (const std::string &name : names) {
@@ -502,7 +502,7 @@ static Error otherExperts(const std::string &path, std::string_view experts, uin
 }
 
 // Replaces the fused experts of each layer (see HuggingFace.h) by one tensor per expert and linear
-// layer, with the names in `tensors`. Layers whose experts `tensors` does not have stay unchanged.
+// layer, with the names in `tensors`. Layers without experts in `tensors` stay fused.
 static Result<void> divideExperts(Model &model, const std::vector<TensorView> &tensors) {
   const std::map<std::string, uint64_t> counts =
       countExperts(tensors | std::views::transform(&TensorView::name));
@@ -552,7 +552,7 @@ static Result<void> divideExperts(Model &model, const std::vector<TensorView> &t
 
 Result<void> importHuggingFace(const std::string &path, const std::vector<TensorView> &tensors,
                                const StoreTensor &store) {
-  // The size of `buffer` is valid only if the bytes of each view match its shape.
+  // Checks that the bytes of each view match its shape. The size of `buffer` relies on this.
   if (Result<uint64_t> bytes = safeTensorsBytes(path, tensors, {}); !bytes)
     return bytes.error();
   LMC_LET(model, openModel(path));

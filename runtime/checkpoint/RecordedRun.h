@@ -20,7 +20,7 @@ struct RecordedSetting {
   std::string origin;              // originName() of where the value comes from
   bool identity = false;           // true if another value trains another model
   std::string derivedFrom;         // the setting that the default follows; "": none
-  // The plan's value as one text, which `lmc-run --set` may have replaced.
+  // The value in the plan, as text. `lmc-run --set` may have replaced it.
   std::string planned;
 
   std::string text() const; // the value as one text; a list as "[a, b]"
@@ -34,8 +34,8 @@ struct DeclaredChange {
   bool operator==(const DeclaredChange &) const = default;
 };
 
-// A rollback: because of a spike that began at step `spike`, the guard went back to the checkpoint
-// of step `step`. Training then skipped the data before `position`.
+// A rollback. A spike began at step `spike`, so the guard went back to the checkpoint of step
+// `step`. Training then skipped the data before `position`.
 struct Rollback {
   uint64_t step = 0, spike = 0, position = 0;
 };
@@ -57,7 +57,7 @@ struct RunIdentity {
   std::string huggingfaceConfig;  // config.json of exports; "": none
   std::string notExportable;      // reason why the model has no export; "": none is known
   std::map<std::string, RecordedSetting> settings; // the settings, by key
-  // The fingerprints of token files, in reading order, by the setting that names them.
+  // The fingerprints of token files in reading order. The key is the setting that names the files.
   std::map<std::string, std::vector<FileFingerprint>> data;
   std::vector<DeclaredChange> changes; // the oldest first
   std::vector<Rollback> rollbacks;     // the oldest first

@@ -21,7 +21,7 @@ static_assert(std::endian::native == std::endian::little, "safetensors data is l
 static constexpr uint64_t kMaximumHeaderBytes = 100'000'000;
 static constexpr size_t kMaximumDimensions = 64;
 static constexpr uint64_t kDataAlignment = 64;
-// The number of bytes that are hashed and then written at a time, while the cache has them.
+// A chunk of this many bytes is hashed and then written, while it is still in the cache.
 static constexpr uint64_t kChunkBytes = 1 << 20;
 
 namespace {

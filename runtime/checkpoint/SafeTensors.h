@@ -21,8 +21,8 @@ Result<void> writeSafeTensors(const std::string &path, const std::vector<TensorV
                               const std::map<std::string, std::string> &metadata,
                               FileDigest *digest = nullptr);
 
-// Writes the same file with all ranks of `group`: fetch(i, data) gives the bytes parts[i] of tensor
-// i. The parts of all ranks cover each tensor once.
+// As writeSafeTensors(), with all ranks of `group`. fetch(i, data) gives the bytes parts[i] of
+// tensor i, which this rank writes. The parts of all ranks cover each tensor once.
 Result<void> writeSafeTensorsTogether(Communicator &group, const std::string &path,
                                       const std::vector<TensorView> &tensors,
                                       const std::vector<ByteRange> &parts, const FetchTensor &fetch,

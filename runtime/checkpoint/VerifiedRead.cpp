@@ -66,8 +66,8 @@ Result<File> openRecorded(const RecordedFile &recorded) {
   return file;
 }
 
-// Returns the hash of bytes [begin, end) of a file. Calls use(offset, bytes) for each part of them,
-// while `block` has this part.
+// Reads bytes [begin, end) of a file, and returns their hash. Calls use(offset, bytes) for each
+// part while `block` holds this part.
 template <typename Use>
 static Result<uint64_t> hashPiece(const File &file, uint64_t begin, uint64_t end,
                                   std::vector<std::byte> &block, const Use &use) {
@@ -98,7 +98,7 @@ public:
   Reading(const std::vector<RecordedFile> &files, const ConsumeBytes &consume)
       : files(files), consume(consume), hashes(files.size()) {}
 
-  // Opens the files and checks their sizes. Returns the fault of the first file that has one.
+  // Opens the files and compares their sizes. Returns the first error message, or nullopt.
   std::optional<std::string> open() {
     for (size_t i = 0; i < files.size(); ++i) {
       Result<File> file = openRecorded(files[i]);
@@ -189,14 +189,14 @@ Result<void> verifyFiles(const std::vector<RecordedFile> &files) {
   return *fault ? Result<void>(Error{**fault}) : Result<void>();
 }
 
-// Returns the file's bytes, and the hashes of the pieces that this rank reads: every size()-th.
+// Returns the file's size, and the hashes of pieces p, p + n, p + 2n, ...: rank p of n reads these.
 static Result<std::pair<uint64_t, std::vector<uint64_t>>> hashShare(const std::string &path,
                                                                     const Communicator &group) {
   LMC_LET(file, File::openForReading(path));
   LMC_LET(bytes, file->size());
   const uint64_t pieces = (*bytes + kPieceBytes - 1) / kPieceBytes;
   const auto ranks = static_cast<uint64_t>(group.size());
-  // All ranks have the same number of hashes; the hash of a piece that does not exist is 0.
+  // The lists of all ranks have the same length. The hash of a piece beyond the file is 0.
   std::vector<uint64_t> hashes((pieces + ranks - 1) / ranks);
   std::vector<std::byte> block(kBlockBytes);
   for (uint64_t i = 0; i < hashes.size(); ++i) {

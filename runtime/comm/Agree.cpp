@@ -47,7 +47,7 @@ Result<void> allSucceed(Communicator &group, const Result<void> &mine) {
     return mine ? failed.error() : mine.error();
   if (!*failed)
     return {};
-  // The text of a rank is its exit code and its error message.
+  // A rank that succeeded sends "". Others send their exit code and error message.
   auto texts = gatherTexts(
       group,
       mine ? "" : fmt::format("{} {}", static_cast<int>(mine.error().code), mine.error().message));

@@ -20,8 +20,8 @@ public:
   // that it uses must outlive this object. The destructor waits for the running collective.
   uint64_t add(Work work);
 
-  // Waits until collective `number` has ended. Error: it or an earlier one failed; later ones then
-  // do not run.
+  // Waits until collective `number` has ended. Error: this or an earlier collective failed. After a
+  // failure, no later collective runs.
   Result<void> wait(uint64_t number);
   Result<void> waitForAll();
 

@@ -33,12 +33,12 @@ namespace {
 // The time limit of Gloo's waits. The control connection finds a lost rank much earlier.
 constexpr std::chrono::hours kNoLimit{24 * 365};
 
-// For sums: the minimum bytes of a message, and the maximum bytes that a rank has received but not
-// yet added.
+// Limits of sums, in bytes: the minimum size of a message, and the maximum that a rank has received
+// but not yet added.
 constexpr uint64_t kLeastChunk = 64 << 10, kScratch = 16 << 20;
 
-// The waits for messages in all groups of a world. A wait ends when its rank is lost: Gloo ends
-// only some waits when a connection is closed.
+// The waits for messages in all groups of a world. This class ends the waits for a lost rank,
+// because Gloo ends only some of them when a connection is closed.
 class Waits {
 public:
   // Adds a wait for `rank`. Returns false if the rank is lost.
@@ -51,7 +51,7 @@ public:
     std::lock_guard lock(mutex);
     buffers.erase(buffer);
   }
-  // Ends the present and later waits for `rank`, or for all ranks if `rank` is empty.
+  // Ends the current and all later waits for `rank`, or for all ranks if `rank` is empty.
   void end(std::optional<int> rank) {
     std::lock_guard lock(mutex);
     if (rank)
@@ -98,7 +98,7 @@ private:
 };
 
 class GlooCommunicator final : public Communicator {
-  // This bit of a message's number is set if the message belongs to an exchange between two ranks.
+  // Each message carries a number. This bit is set in the messages of World::exchange().
   static constexpr uint64_t kExchange = uint64_t(1) << 63;
 
 public:
@@ -140,8 +140,8 @@ public:
     return messages.wait();
   }
 
-  // Hensgen, Finkel, Manber 1988, "Two algorithms for barrier synchronization": in round k, each
-  // rank receives a message from the rank 2^k positions before its own.
+  // The dissemination barrier of Hensgen, Finkel, Manber 1988, "Two algorithms for barrier
+  // synchronization": in round k, a rank receives a message from the rank 2^k positions before it.
   Result<void> barrier() override {
     for (int distance = 1; distance < size(); distance *= 2) {
       char sent = 0, received = 0;
@@ -153,7 +153,7 @@ public:
     return {};
   }
 
-  // As World::exchange(), with the rank at position `other`.
+  // Does World::exchange() with the rank at position `other`.
   Result<void> exchange(int other, const void *x, void *d, uint64_t bytes) {
     Messages messages(*this, kExchange | exchanges[static_cast<size_t>(other)]++);
     LMC_TRY(messages.receive(other, d, bytes));
@@ -237,7 +237,7 @@ private:
   // Returns the position `distance` after this rank's.
   int after(int distance) const { return (here + distance) % size(); }
 
-  // Returns the first element of piece i. `elements` elements are divided into a piece per rank.
+  // Divides `elements` elements into one piece per rank. Returns the index of piece i's first one.
   uint64_t firstOf(int i, uint64_t elements) const {
     return elements * static_cast<uint64_t>(i) / ranks.size();
   }
@@ -245,7 +245,7 @@ private:
     return firstOf(i + 1, elements) - firstOf(i, elements);
   }
 
-  // Each rank sends its piece of d to all others.
+  // Sends this rank's piece of d to all other ranks, and receives their pieces.
   Result<void> gatherPieces(char *d, uint64_t elements, uint64_t width) {
     Messages messages(*this);
     auto piece = [&](int i) { return d + firstOf(i, elements) * width; };
@@ -257,8 +257,8 @@ private:
     return messages.wait();
   }
 
-  // Sets d to the sum of piece `here` of all ranks' x. d may be that piece of x. Chunks of pieces
-  // are added while the next ones arrive.
+  // Sets d to piece `here`, this rank's piece, of the sum of all ranks' x. d may be that piece of
+  // x. Chunks of the piece are added while the next chunks arrive.
   Result<void> reducePieces(const char *x, char *d, uint64_t elements, DType dtype) {
     const uint64_t width = byteWidth(dtype), others = ranks.size() - 1;
     const uint64_t most = (elements + others) / ranks.size(); // elements of the largest piece
@@ -376,7 +376,7 @@ private:
   }
 
   Result<void> connect() {
-    // A write of Gloo to a rank that has died must not end this process.
+    // Else SIGPIPE would end this process if Gloo wrote to a rank that has died.
     ignoreFailedWrites();
     return connected([&] {
       gloo::transport::tcp::attr place;
@@ -389,7 +389,7 @@ private:
     });
   }
 
-  // Calls `open`, which opens connections, and waits until all ranks have opened theirs.
+  // Calls `open`, which opens this rank's connections, and waits until all ranks have done this.
   template <typename Open> Result<void> connected(Open open) try {
     open();
     return everyone->barrier();
@@ -404,7 +404,7 @@ private:
   }
 
   std::unique_ptr<Communicator> makeAxis(const std::string &axis, AxisGroups groups) {
-    // The first rank of a group is in no other group of this kind.
+    // The first rank makes the name unique, because it is in no other group of this kind.
     auto make = [&](const char *kind, std::vector<int> members) {
       const std::string name = fmt::format("{} {} {} {}", divisions, axis, kind, members.front());
       return makeGroup(name, std::move(members));
@@ -469,7 +469,7 @@ Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options,
   rendezvous.interface = options.interface;
   if (!options.interface.empty()) {
     LMC_LET(interface, findInterface(options.interface));
-    // Without "=", NCCL would take the name as a prefix of names.
+    // Without "=", NCCL would take the name as a prefix of interface names.
     ::setenv("NCCL_SOCKET_IFNAME", ("=" + interface->name).c_str(), /*overwrite=*/0);
   }
   if (options.joinSeconds)
@@ -489,15 +489,15 @@ Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options,
 
 } // namespace lmc
 
-// Replaces libc's function in Gloo, a shared library. It does the same, but sleeps when Gloo waits
-// busily.
+// Replaces libc's epoll_wait() for Gloo, a shared library. It does the same, but sleeps while Gloo
+// waits in a busy loop.
 //
 // If another thread holds the lock of a connection that epoll reports, Gloo's thread calls
-// epoll_wait() again at once. If the holder of the lock needs a core, this loop occupies it for
-// milliseconds: two ranks on two shared cores spent 90% of their processor time in it.
+// epoll_wait() again at once. If the holder of the lock needs a core, this loop occupies the core
+// for milliseconds: two ranks on two shared cores spent 90% of their processor time in the loop.
 extern "C" int epoll_wait(int epoll, epoll_event *events, int most, int timeout) {
   using Clock = std::chrono::steady_clock;
-  // A caller that calls again within kNothing has read and written nothing.
+  // If a caller calls again within kNothing, it has read and written nothing in between.
   constexpr std::chrono::microseconds kNothing{2}, kSleep{20};
   constexpr int kPatience = 16; // number of such calls in a row without a sleep
   thread_local Clock::time_point returned;

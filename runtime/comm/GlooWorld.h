@@ -1,8 +1,8 @@
 // Ranks that are processes, on one machine or many, connected by TCP.
 //
 // Gloo (https://github.com/facebookincubator/gloo) only carries messages between two ranks. The
-// collectives are implemented here: Gloo's own add in an order that depends on the algorithm, and
-// waits for them cannot be ended.
+// collectives are implemented here: in Gloo's own collectives, the order of additions depends on
+// the algorithm, and a wait cannot be ended.
 #pragma once
 
 #include "runtime/comm/LaunchEnvironment.h"
@@ -14,11 +14,11 @@ namespace lmc {
 // Joins the other ranks of the run, and calls ignoreFailedWrites() for this process.
 Result<std::unique_ptr<World>> joinGlooWorld(const RendezvousOptions &options);
 
-// Returns the times after which a rank counts as hung. `options` override `defaults`.
+// Returns the times after which a rank counts as hung: those in `options`, else `defaults`.
 StallLimits stallLimits(const LaunchOptions &options, StallLimits defaults = {});
 
-// Finds this rank's number in `options` and the environment, and joins the other ranks. Only the
-// durations of `times` are used. Error: the ranks are not numbered host by host.
+// Finds this rank's number in `options` or the environment, and joins the other ranks. Of `times`,
+// only the durations are used. Error: the ranks are not numbered host by host.
 Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options,
                                          const RendezvousOptions &times = {});
 

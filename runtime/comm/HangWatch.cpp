@@ -14,11 +14,11 @@ std::string Hang::text() const {
   return fmt::format("no progress for {:.0f} s ({})", seconds, describe(state));
 }
 
-// The limit of a save is StallLimits::seconds times this: writing a tensor may take a minute.
+// A save may take this many times StallLimits::seconds: writing a tensor may take a minute.
 static constexpr double kLongWrite = 6;
 
-// Returns the seconds without progress before a warning, which does not end the run. Logging to a
-// console has a long limit: after Ctrl-S it takes no output for as long as the user likes.
+// Returns the seconds without progress after which a warning is given; the run goes on. The limit
+// for logs is long, because a user may stop the console with Ctrl-S for a long time.
 double HangJudge::warningLimit(const Progress::State &state) const {
   switch (state.activity) {
   case Activity::Validating:

@@ -12,7 +12,7 @@ namespace {
 constexpr int kHighestPort = 65535, kDefaultPort = 29400;
 
 struct Launcher {
-  // Names of variables. size2 is a second variable for the number of ranks, or null.
+  // The names of environment variables. `size2` is a second name for the number of ranks, or null.
   const char *rank, *size, *size2, *localRank;
 };
 

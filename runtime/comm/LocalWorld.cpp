@@ -136,7 +136,7 @@ private:
   const int here;
 };
 
-// The groups of all ranks.
+// All groups of ranks, by name.
 class Groups {
 public:
   explicit Groups(int ranks) : ranks(ranks), gone(static_cast<size_t>(ranks)) {}

@@ -8,8 +8,8 @@
 
 namespace lmc {
 
-// Returns `ranks` worlds, one for the thread of each rank, after World::divide(shardRanks, ranks).
-// When a world is destroyed, its rank leaves: calls of the others that need it return an Error.
+// Returns one world per rank, for the thread of that rank, after World::divide(shardRanks, ranks).
+// If a world is destroyed, calls of other ranks that need its rank return an Error.
 std::vector<std::unique_ptr<World>> makeLocalWorlds(int ranks, int shardRanks = 1);
 
 } // namespace lmc

@@ -14,7 +14,7 @@ using plan::DType;
 // The bytes of a tensor that are processed at a time.
 static constexpr uint64_t kScratchBytes = 16 << 20;
 
-// Returns a pair of numbers that two ranks share only if they are in one group along the axis.
+// Returns a key of the rank's group along the axis. Other groups along this axis have other keys.
 static std::pair<int, int> groupAlong(plan::Axis axis, int rank, int shardRanks, int expertRanks) {
   const int group = rank / shardRanks, position = rank % shardRanks;
   switch (axis) {

@@ -1,10 +1,10 @@
-// A group of ranks on several nodes, with several ranks on each. A rank's place is its number among
-// the group's ranks on its node. Data that all ranks of a node need crosses the link between nodes
-// only once:
+// A group of ranks on several nodes, with several ranks on each node. A rank's place is its number
+// among the group's ranks on its node. Data that all ranks of a node need crosses the link between
+// nodes only once:
 //
-//   all-gather       An all-gather of the ranks with the same place, then one on each node.
-//   reduce-scatter   A reduce-scatter on each node: the rank with place p gets the sums for the
-//                    ranks with place p on all nodes. Then one of the ranks with the same place.
+//   all-gather       First the ranks with the same place gather, then the ranks of each node.
+//   reduce-scatter   First the ranks of each node: the rank with place p gets the sums for the
+//                    ranks with place p on all nodes. Then the ranks with the same place.
 //   all-reduce       A reduce-scatter on each node, an all-reduce of the ranks with the same place,
 //                    and an all-gather on each node.
 //
@@ -21,8 +21,8 @@ namespace lmc {
 // The ranks of a group along an axis, by position.
 struct AxisGroups {
   std::vector<int> all;
-  // The ranks on this rank's node, and those with its place on all nodes. Both are empty unless the
-  // group has equally many ranks, at least 2, on each of several nodes.
+  // The ranks on this rank's node, and the ranks with its place on all nodes. Both lists are empty
+  // unless the group is on several nodes and has the same number of ranks, at least 2, on each.
   std::vector<int> onNode, acrossNodes;
 };
 

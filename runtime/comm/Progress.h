@@ -1,5 +1,5 @@
-// Records what the main thread of a rank does, and whether it waits. Each sign of life takes the
-// state to rank 0, which finds hanging ranks by it (Stall.h).
+// Records what the main thread of a rank does, and whether it waits. Each sign of life carries this
+// state to rank 0, which uses it to find ranks that hang (Stall.h).
 #pragma once
 
 #include <array>
@@ -34,11 +34,11 @@ public:
     uint64_t step = 0;      // the optimizer step of the activity; 0: none yet
     uint64_t moves = 0;     // changes with each progress of the main thread
     bool waits = false;     // the main thread waits for other ranks, or for its device
-    // The time of the longest of the latest kWindow steps, in seconds, without work between steps.
-    // The first two steps do not count, because they capture graphs. 0: no later step has ended.
+    // The time in seconds of the longest of the latest kWindow steps, without work between steps.
+    // The first two steps do not count, because they capture graphs. 0: there is no such step yet.
     double stepSeconds = 0;
-    // The mean busy time of a step in seconds, over the latest window of kBusyWindow steps. The
-    // main thread is busy while it reads data or computes and does not wait.
+    // The mean busy time of a step in seconds, over the last complete window of kBusyWindow steps.
+    // The main thread is busy while it reads data or computes, and does not wait.
     double busySeconds = 0;
     uint64_t windows = 0; // the number of windows that have ended
     std::string what;     // the part of the activity: "micro_first, micro-step 2 of 8"
@@ -63,14 +63,14 @@ public:
   // May be called by any thread.
   State state() const;
 
-  // Returns the seconds in which the main thread, which must call it, has waited and written logs.
+  // Returns the seconds that the main thread, which must call this, has waited and written logs.
   struct Sums {
     double waited = 0, logged = 0;
   };
   Sums sums();
 
-  // The main thread counts as waiting as long as such an object of it exists. Objects of other
-  // threads, or without a Progress, have no effect.
+  // While such an object of the main thread exists, this thread counts as waiting. An object of
+  // another thread, or with `progress` null, has no effect.
   class Wait {
   public:
     explicit Wait(Progress *progress, const char *waitsFor = "other ranks");

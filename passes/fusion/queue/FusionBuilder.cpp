@@ -106,8 +106,8 @@ Value FusionBuilder::reduce(ArrayRef<int64_t> extents, unsigned axis, Type eleme
   return generic(type, init, all(rank).dropResults(reduced), iterators, reads, body, combine);
 }
 
-// The loops are (block of rows, row in the block, further..., column). An empty tensor, which is
-// never read, gives the extent of the second loop.
+// The loops are (block of rows, row in the block, further..., column). The second loop takes its
+// extent from an empty tensor, which is never read.
 Value FusionBuilder::sumBlocks(ArrayRef<int64_t> extents, int64_t rowsPerBlock, Type element,
                                ArrayRef<Read> reads, Body body) {
   MLIRContext *context = b.getContext();

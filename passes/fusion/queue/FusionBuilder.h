@@ -19,10 +19,10 @@ mlir::Value asRows(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value);
 // floats, and the same type for integers.
 mlir::Type arithmeticType(mlir::Type storage);
 
-// Returns how many of `rows` rows to sum into one row of sums: a divisor of `rows`, about 64. Then
-// writing the sums costs little compared with reading the rows. Without such a divisor, blocks are
-// larger as long as there are still 64 of them, else smaller. If a row consists of `further`
-// vectors that are added to one, the number is about 64 / further.
+// Returns the number of rows to sum into one row of sums: a divisor of `rows`. Divisors from 64
+// down to 16 come first, so that writing the sums costs little compared with reading the rows. Then
+// come larger divisors, as long as at least 64 blocks remain, and then smaller ones. If each row is
+// the sum of `further` vectors, the limits are 64 / further and 16 / further.
 int64_t rowsPerBlock(int64_t rows, int64_t further = 1);
 
 class FusionBuilder {
@@ -63,8 +63,7 @@ public:
   mlir::Value sumBlocks(llvm::ArrayRef<int64_t> extents, int64_t rowsPerBlock, mlir::Type element,
                         llvm::ArrayRef<Read> reads, Body body);
 
-  // Returns a tensor of `type` [..., n, ...] that stacks the n `parts` along its dimension `dim`,
-  // which the parts do not have.
+  // Stacks the n `parts` along a new dimension `dim`. The result has `type`, [..., n, ...].
   mlir::Value stack(mlir::RankedTensorType type, unsigned dim, mlir::ValueRange parts);
 
   // Ends the region and creates the kern.fusion where the constructor's builder inserts ops.
@@ -93,7 +92,7 @@ private:
   mlir::Block *block;
 };
 
-// body(x) = x: a copy, or the elements of a plain sum.
+// The formula body(x) = x, for copies and for sums of unchanged elements.
 inline Scalar identity(Elements s) { return s[0]; }
 
 // Returns the result of a kernel that only reduces body(x) over dimension `axis` of x.

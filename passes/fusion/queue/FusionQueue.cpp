@@ -40,7 +40,7 @@ FusionQueue::~FusionQueue() {
     op->destroy();
 }
 
-// Returns the number of iterations of the op's loops: the elements of its largest tensor.
+// Returns the number of iterations of the op's loops: its largest tensor's number of elements.
 static int64_t domainSize(Operation *op) {
   int64_t most = 0;
   for (Type type : llvm::concat<Type>(SmallVector<Type>(op->getOperandTypes()),
@@ -49,8 +49,8 @@ static int64_t domainSize(Operation *op) {
   return most;
 }
 
-// Returns true if both ops read all of one tensor that is as large as their loops. Sharing smaller
-// tensors (rows, weights, scalars) is no reason to merge two loops.
+// Returns true if both ops read one whole tensor with as many elements as their loops have
+// iterations. Sharing a smaller tensor (a row, weight or scalar) is no reason to merge loops.
 static bool areSiblings(Operation *first, Operation *second) {
   int64_t size = domainSize(first);
   if (size != domainSize(second))
@@ -125,8 +125,8 @@ llvm::Expected<SmallVector<Operation *>> FusionQueue::readersBetween(Operation *
   return inOrder;
 }
 
-// Returns an upper bound of the bytes that a merge of `first` and `second` adds to the live bytes
-// at any op between them: all bytes that stay live longer or become live earlier.
+// Returns an upper bound of the live bytes that merging `first` and `second` adds at any op between
+// them: the bytes of all values that stay live longer or become live earlier.
 static uint64_t mostAdded(Operation *first, Operation *second, ArrayRef<Operation *> moved) {
   uint64_t bytes = 0;
   auto add = [&](ValueRange values) {
@@ -141,8 +141,8 @@ static uint64_t mostAdded(Operation *first, Operation *second, ArrayRef<Operatio
   return bytes;
 }
 
-// Fails if the merge raises the live bytes above the peak that the function had before any merge.
-// For most merges, an upper bound is enough.
+// Fails if the merge raises the live bytes above the function's peak before any merge. Computes the
+// live bytes exactly only if an upper bound of them exceeds this peak.
 llvm::Error FusionQueue::keepPeak(const Candidate &candidate, ArrayRef<Operation *> moved) {
   Operation *first = candidate.first, *second = candidate.second;
   uint64_t added = mostAdded(first, second, moved), highest = 0;

@@ -80,7 +80,7 @@ private:
   uint64_t peak = 0;                                     // maximum of live bytes before any merge
   llvm::DenseMap<mlir::Operation *, uint64_t> liveBound; // upper bound of the live bytes at an op
   FusionReport decisions;
-  // Merged ops, which are not deleted: candidates in the queue may refer to them.
+  // Ops that a merged op has replaced. They are kept, because queued candidates may refer to them.
   llvm::SmallVector<mlir::Operation *> gone;
 };
 

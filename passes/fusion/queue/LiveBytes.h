@@ -21,8 +21,8 @@ public:
   // An argument of `function` counts as state if every call passes state for it.
   explicit LiveBytes(mlir::func::FuncOp function);
 
-  // Returns the live bytes at each of `steps`, which must contain every op of the function's body
-  // once. A value that is only written and read within one step takes no bytes.
+  // Returns the live bytes at each of `steps`. Each op of the function's body must be in exactly
+  // one step. A value that only one step writes and reads takes no bytes.
   std::vector<uint64_t> bytesAt(llvm::ArrayRef<Step> steps) const;
 
 private:

@@ -58,8 +58,8 @@ llvm::Expected<MergePlan> lmc::planMerge(const FusionPart &first, const FusionPa
   return plan;
 }
 
-// If loops that read an assembled tensor at the indices `map` read only one part of it, returns
-// this part and changes `map` to indices of the part. Else returns null.
+// Loops read the assembled tensor `whole` at the indices `map`. If they read only one of its parts,
+// returns this part and changes `map` to indices of the part. Else returns null.
 static Value partRead(Value whole, AffineMap &map) {
   for (const kern::ResultPart &part : kern::partsOfResult(whole)) {
     SmallVector<AffineExpr> indices(part.place.getNumDims());
@@ -78,8 +78,8 @@ static Value partRead(Value whole, AffineMap &map) {
   return {};
 }
 
-// If loops read only one part of an assembled tensor, makes them read the part itself, because the
-// code generators can assemble only results.
+// Makes loops that read only one part of an assembled tensor read the part itself, because the code
+// generators can assemble only the results of a kernel.
 static void readParts(Block &body) {
   for (auto generic : body.getOps<linalg::GenericOp>()) {
     SmallVector<AffineMap> maps = generic.getIndexingMapsArray();
@@ -162,7 +162,7 @@ uint64_t lmc::savedBytes(Operation *first, Operation *second) {
 namespace {
 
 // Writes ops as numbers. Values are numbered in the order of their definition. Names, types and
-// attributes are written as their addresses, because each exists once in a context.
+// attributes are written as addresses, because an MLIR context stores each of them only once.
 class Fingerprint {
 public:
   void add(Block &block) {

@@ -17,17 +17,17 @@ struct FusionPart {
   mlir::ArrayAttr sources; // names of the model ops that the op computes; may be null
 };
 
-// How two ops become one op; `second` comes after `first`.
+// The plan for merging two ops into one.
 struct MergePlan {
   kern::Hero hero;
   llvm::SmallVector<mlir::Value> inputs;  // operands of both ops, each value once
   llvm::SmallVector<mlir::Value> results; // results of both ops that another op reads
-  // How inputs and results are connected, as numbers. Pairs of ops with equal regions and equal
-  // wiring have equal merged regions.
+  // Says by indices how the inputs and results of the two ops are connected. Two merges with equal
+  // regions and equal `wiring` have equal merged regions.
   llvm::SmallVector<int64_t> wiring;
 };
 
-// Fails if the loops of the two parts differ, or if no op reads a result of either.
+// Fails if the loops of the two ops differ, or if no op would read the merged op's results.
 llvm::Expected<MergePlan> planMerge(const FusionPart &first, const FusionPart &second);
 
 // Fills the empty region of `merged`, an op with the plan's hero, with both regions. A value that
@@ -39,9 +39,9 @@ llvm::Error buildMerged(const MergePlan &plan, const FusionPart &first, const Fu
 mlir::ArrayAttr mergedSources(mlir::MLIRContext *context, const FusionPart &first,
                               const FusionPart &second);
 
-// Returns the bytes of memory traffic that merging two ops saves. The merged op reads a tensor that
-// both read only once. It does not read a result of the first op, and writes it only if another op
-// reads it.
+// Returns the bytes of memory traffic that merging two ops saves. The merged op reads a common
+// input once instead of twice. It does not read the results of `first`, and writes a result of
+// `first` only if another op reads it.
 uint64_t savedBytes(mlir::Operation *first, mlir::Operation *second);
 
 // Returns hero and region as a string of bytes, not text. Two kernels of one MLIRContext are equal
