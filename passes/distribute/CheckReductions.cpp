@@ -84,8 +84,8 @@ private:
     return success();
   }
 
-  // Checks that the value of `store` is summed over every axis exactly once. It is `value`, or
-  // computed from `value` by sums over the axes `summed`.
+  // Checks that the value of `store` is summed over every axis exactly once. Between `value` and
+  // the store, sums over the axes `summed` have been found already.
   LogicalResult checkSum(Value value, Axes summed, lm::StoreOp store) {
     Operation *op = value.getDefiningOp();
     std::optional<Axis> axis;

@@ -148,7 +148,8 @@ public:
   unsigned numAsync = 0;
 
 private:
-  // Returns the groups of the chains that `startsChain` finds at the ops of the function, in order.
+  // Calls `startsChain` for each op, in the order of the ops, and groups the chains that it
+  // returns.
   SmallVector<Group> groups(llvm::function_ref<std::optional<Chain>(Operation *)> startsChain) {
     SmallVector<Group> all;
     llvm::DenseSet<Operation *> dependents; // of all chains so far

@@ -1,6 +1,6 @@
 // A unit is a group of parameters, which dist-shard-state forms. Ranks divide the state of a unit,
 // and sum its gradients, as a whole. The tensors of a unit lie one after the other in one vector.
-// Each of the S ranks along the axis `shard` has an S-th of the vector, its piece.
+// Each of the S ranks along the axis `shard` keeps 1/S of this vector, which is called its piece.
 #pragma once
 
 #include "dialects/dist/Dist.h"

@@ -9,7 +9,7 @@
 namespace lmc {
 
 // Converts a step to one kern.fusion, which reads and writes every element of the state once.
-// Returns nothing if this optimizer has no kernel.
+// Returns an empty vector if this optimizer has no kernel.
 llvm::SmallVector<mlir::Value> convertOptimizer(mlir::OpBuilder &b, lm::OptimizerOpInterface op);
 
 // Convert the ops of a step of Muon. The direction and the update become one kernel each, scaling

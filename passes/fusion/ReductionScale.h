@@ -1,6 +1,6 @@
-// The scale of gradients that travel between ranks in f16: a power of two, so that scaling rounds
-// nothing. lm.scaled_cast (docs/dialects/lm.md) says which power, and why sums over ranks stay
-// finite.
+// Computes the scale of gradients that travel between ranks in f16. The scale is a power of two, so
+// that scaling rounds nothing. lm.scaled_cast (docs/dialects/lm.md) says which power it is, and why
+// sums over ranks stay finite.
 #pragma once
 
 #include "passes/fusion/Scalar.h"

@@ -1,4 +1,4 @@
-// Formulas as they are written: operators and functions on scalars create ops of arith and math.
+// Lets C++ code write formulas: operators and functions on Scalars create ops of arith and math.
 //
 //   Scalar decayed = s[0] * (1.0 - s[1] * s[2]);
 #pragma once
@@ -81,7 +81,7 @@ struct Elements {
   mlir::ValueRange values;
 
   Scalar operator[](size_t i) const { return {b, loc, values[i]}; }
-  // Return a float, the index of a loop of the enclosing linalg.generic, and a tensor's element.
+  // Return: a constant of `type`; the index of a loop of the enclosing linalg.generic; an element.
   Scalar constant(mlir::Type type, double number) const;
   Scalar index(int64_t loop) const;
   Scalar element(mlir::Value tensor, mlir::ValueRange indices) const;

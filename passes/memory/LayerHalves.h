@@ -28,7 +28,7 @@ mlir::func::CallOp backwardCallOf(mlir::func::CallOp forwardCall, const mlir::Sy
 mlir::FailureOr<llvm::SmallVector<mlir::func::FuncOp>>
 layersInOrder(mlir::ModuleOp module, const mlir::SymbolTable &symbols);
 
-// Which values a forward half keeps and which ops the backward half recomputes.
+// Says which values a forward half keeps, and which ops the backward half recomputes.
 struct RecomputePlan {
   llvm::SetVector<mlir::Value> kept;             // the layer's own results first
   llvm::SetVector<mlir::Operation *> recomputed; // in the order of the forward half

@@ -1,4 +1,4 @@
-// Which ops of a layer's forward pass may be recomputed, and what that costs.
+// Says which ops of a layer's forward pass may be recomputed, and what recomputing them costs.
 #pragma once
 
 #include "compiler/cost/DeviceSpec.h"

@@ -331,7 +331,7 @@ Result<void> exportHuggingFace(const std::string &directory, const std::string &
 }
 
 Result<std::vector<std::string>> tokenizerFiles(const std::string &path) {
-  // The names that the tokenizers of transformers save and load.
+  // The names of the files that tokenizers of transformers save and load.
   static const std::set<std::string> names = {"tokenizer.json",
                                               "tokenizer_config.json",
                                               "special_tokens_map.json",

@@ -9,18 +9,18 @@ namespace lmc {
 
 struct ExportOptions {
   std::optional<plan::DType> dtype; // a float type for all tensors; nullopt: each keeps its dtype
-  // The largest number of bytes of tensors in one file; a larger tensor gets a file of its own.
+  // The maximum number of bytes of all tensors in one file. A larger tensor gets a file of its own.
   uint64_t maximumShardBytes = 5'000'000'000;
   // The ids that begin and end a document; nullopt: the ids in config.json.
   std::optional<uint32_t> bosTokenId, eosTokenId;
-  // The multiple to which rows of zeros pad the embedding, the head and vocab_size; 1: no padding.
+  // Rows of zeros pad the embedding, the head and vocab_size to a multiple of this; 1: no padding.
   uint64_t vocabMultiple = 1;
   std::vector<std::string> files; // files that are copied to the folder, such as a tokenizer's
 };
 
 // Writes the folder `directory`: config.json, generation_config.json, the copied files and the
-// tensors. If the tensors are larger than the limit, they are in several files, divided as
-// `save_pretrained` divides them. Values are rounded to nearest even. Only one tensor is in host
+// tensors. Tensors that exceed the limit of one file are divided among several files in the same
+// way as by `save_pretrained`. Values are rounded to nearest even. Only one tensor is in host
 // memory at a time.
 //
 // `configJson` becomes config.json, with the dtype and the ids of `options`. If it has
@@ -39,8 +39,8 @@ Result<std::vector<std::string>> tokenizerFiles(const std::string &path);
 // .safetensors file. Floats are converted to the requested dtype, rounded to nearest even. Error,
 // found before the first call of `store`: a tensor is missing, not requested or of another shape.
 //
-// Names in a file may lack the first part of the requested names ("model." or "transformer."), as
-// in the published GPT-2.
+// The names in a file may lack a prefix that the requested names have, as in the published GPT-2:
+// "model." or "transformer.".
 //
 // The experts of a layer may be fused, as `save_pretrained` of transformers 5 writes them with
 // save_original_format=False:
@@ -48,12 +48,12 @@ Result<std::vector<std::string>> tokenizerFiles(const std::string &path);
 //   LAYER.mlp.experts.gate_up_proj   [experts, 2 * width, hidden]: rows of gate, then of up
 //   LAYER.mlp.experts.down_proj      [experts, hidden, width]
 //
-// In such a file the router of a Mixtral is LAYER.mlp.gate.weight. Error: the file has another
-// number of experts than requested.
+// In such a file the router of a Mixtral is LAYER.mlp.gate.weight. Error: the number of experts in
+// the file is not the requested number.
 //
 // A file may also have RoPE's inverse frequencies, GPT-2's causal masks (`attn.bias`,
 // `attn.masked_bias`) and, if the requested head is tied to the embedding, `lm_head.weight`. Error:
-// the head is tied, and a config.json beside the file has tie_word_embeddings = false.
+// the head is tied, but a config.json beside the file has tie_word_embeddings = false.
 Result<void> importHuggingFace(const std::string &path, const std::vector<TensorView> &tensors,
                                const StoreTensor &store);
 

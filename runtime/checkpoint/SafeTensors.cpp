@@ -17,7 +17,7 @@ namespace lmc {
 
 static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
 
-// The limit that the reference implementation of safetensors has.
+// The maximum size of a header, as in the reference implementation of safetensors.
 static constexpr uint64_t kMaximumHeaderBytes = 100'000'000;
 static constexpr size_t kMaximumDimensions = 64;
 static constexpr uint64_t kDataAlignment = 64;

@@ -1,4 +1,4 @@
-// Exchanges between the ranks of a group. All of them must call a function together.
+// Exchanges values between the ranks of a group. All these ranks must call a function together.
 #pragma once
 
 #include "runtime/comm/Communicator.h"

@@ -1,8 +1,8 @@
 // Ranks that are processes, on one machine or many, connected by TCP.
 //
 // Gloo (https://github.com/facebookincubator/gloo) only carries messages between two ranks. The
-// collectives are implemented here: in Gloo's own collectives, the order of additions depends on
-// the algorithm, and a wait cannot be ended.
+// collectives are implemented here. Gloo's own collectives have an order of additions that depends
+// on the algorithm, and a wait for them cannot be ended.
 #pragma once
 
 #include "runtime/comm/LaunchEnvironment.h"

@@ -11,7 +11,7 @@ namespace lmc {
 
 using plan::DType;
 
-// The bytes of a tensor that are processed at a time.
+// The number of bytes of a tensor that are processed at a time.
 static constexpr uint64_t kScratchBytes = 16 << 20;
 
 // Returns a key of the rank's group along the axis. Other groups along this axis have other keys.

@@ -1,4 +1,4 @@
-// The pairs that the fusion passes merged, those that they refused to merge, and the reasons.
+// Lists the pairs of ops that the fusion passes merged or refused to merge, with the reasons.
 #pragma once
 
 #include "llvm/Support/raw_ostream.h"
