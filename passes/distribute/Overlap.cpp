@@ -148,8 +148,7 @@ public:
   unsigned numAsync = 0;
 
 private:
-  // Calls `startsChain` for each op, in the order of the ops, and groups the chains that it
-  // returns.
+  // Calls `startsChain` for each op, in order, and groups the chains that it returns.
   SmallVector<Group> groups(llvm::function_ref<std::optional<Chain>(Operation *)> startsChain) {
     SmallVector<Group> all;
     llvm::DenseSet<Operation *> dependents; // of all chains so far

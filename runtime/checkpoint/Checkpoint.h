@@ -12,8 +12,8 @@
 // state.json is { "format": "lmc-checkpoint", "version": 2, "xxh64": HEX, "state": { "step",
 // "samples", "tokens", "position", "fingerprint", "run": {...}, "extra": {KEY: TEXT}, "sources": {
 // NAME: { "start", "tokens", "tokens_per_epoch" } }, "files": { NAME: { "bytes", "xxh64": HEX } } }
-// }; "sources" is absent if the data is not mixed. The first "xxh64" (seed 0) hashes the compact
-// dump of "state" with sorted keys; that of a file is FileDigest::xxh64 (VerifiedRead.h).
+// }. "sources" is absent if the data is not mixed. The first "xxh64" (seed 0) hashes "state" as
+// compact JSON with sorted keys. The "xxh64" of a file is FileDigest::xxh64 (VerifiedRead.h).
 #pragma once
 
 #include "ground/plan/PlanFile.h"

@@ -19,9 +19,8 @@ struct ExportOptions {
 };
 
 // Writes the folder `directory`: config.json, generation_config.json, the copied files and the
-// tensors. Tensors that exceed the limit of one file are divided among several files in the same
-// way as by `save_pretrained`. Values are rounded to nearest even. Only one tensor is in host
-// memory at a time.
+// tensors. If they exceed the limit of one file, they get several files, as in `save_pretrained`.
+// Values are rounded to nearest even. Only one tensor is in host memory at a time.
 //
 // `configJson` becomes config.json, with the dtype and the ids of `options`. If it has
 // tie_word_embeddings = true, `lm_head.weight` is left out.

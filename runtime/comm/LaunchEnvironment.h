@@ -10,9 +10,9 @@
 // Rank 0's host is MASTER_ADDR. If that is not set, it is the first host of the step's node list
 // under Slurm, and this host under Open MPI if all ranks are on it.
 //
-// Rank 0's port is the first of these that is possible:
+// Rank 0's port is the first of these whose variables are set:
 //   LMC_PORT
-//   MASTER_PORT + 1000, or - 1000 if the sum is no port: torchrun listens at MASTER_PORT itself
+//   MASTER_PORT + 1000 or, if that is above 65535, MASTER_PORT - 1000: torchrun uses MASTER_PORT
 //   20000 + (8 SLURM_JOB_ID + SLURM_STEP_ID) % 10000
 //   29400
 #pragma once

@@ -17,7 +17,6 @@ struct FusionPart {
   mlir::ArrayAttr sources; // names of the model ops that the op computes; may be null
 };
 
-// The plan for merging two ops into one.
 struct MergePlan {
   kern::Hero hero;
   llvm::SmallVector<mlir::Value> inputs;  // operands of both ops, each value once
