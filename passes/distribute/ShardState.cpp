@@ -34,7 +34,7 @@ struct Member {
   int64_t offset = 0;  // offset of the member's first element in the unit's vector
 };
 
-// Parameters with equal keys may share a unit.
+// Only parameters whose keys are equal may be in one unit.
 struct UnitKey {
   int64_t layer;       // -1: outside of layers
   int64_t alone;       // number of a matrix outside of layers, else -1

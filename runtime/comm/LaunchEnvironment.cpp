@@ -73,7 +73,8 @@ private:
     return get(name) ? name : get(other) ? other : nullptr;
   }
 
-  // SLURM_PROCID is also set in a batch script, which srun has not started.
+  // A batch script has SLURM_PROCID even without srun, so a variable of a Slurm step must be set
+  // too.
   const Launcher *findLauncher() const {
     if (get(kOpenMpi.rank))
       return &kOpenMpi;

@@ -74,7 +74,8 @@ public:
   }
 
 private:
-  // Creates a linalg.generic that computes result = combine(init, body(reads)) per element.
+  // Creates a linalg.generic that computes combine(init, body(reads)) for each element of the
+  // result.
   mlir::Value generic(mlir::RankedTensorType type, mlir::Value init, mlir::AffineMap resultMap,
                       llvm::ArrayRef<mlir::utils::IteratorType> iterators,
                       llvm::ArrayRef<Read> reads, Body body,

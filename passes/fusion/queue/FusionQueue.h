@@ -13,8 +13,8 @@
 
 namespace lmc {
 
-// The kinds of fusion that can be disabled. "producer" merges an op with a reader of its result,
-// "siblings" merges two readers of one tensor, "layers" merges launches of neighbouring layers.
+// The kinds of fusion that can be disabled. "producer" merges an op with a reader of its result.
+// "siblings" merges two readers of one tensor. "layers" merges launches of neighbouring layers.
 inline constexpr llvm::StringLiteral kFusionKinds[] = {"producer", "siblings", "layers"};
 
 struct FusionOptions {
