@@ -73,8 +73,7 @@ private:
     return get(name) ? name : get(other) ? other : nullptr;
   }
 
-  // A batch script has SLURM_PROCID even without srun, so a variable of a Slurm step must be set
-  // too.
+  // A batch script has SLURM_PROCID even without srun. Only srun sets the variables of a step.
   const Launcher *findLauncher() const {
     if (get(kOpenMpi.rank))
       return &kOpenMpi;

@@ -74,8 +74,7 @@ public:
   }
 
 private:
-  // Creates a linalg.generic that computes combine(init, body(reads)) for each element of the
-  // result.
+  // Creates a linalg.generic whose result has the elements combine(init, body(reads)).
   mlir::Value generic(mlir::RankedTensorType type, mlir::Value init, mlir::AffineMap resultMap,
                       llvm::ArrayRef<mlir::utils::IteratorType> iterators,
                       llvm::ArrayRef<Read> reads, Body body,
