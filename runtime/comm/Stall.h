@@ -9,13 +9,13 @@
 
 namespace lmc {
 
-// The maximum times, in seconds, for which a rank may make no progress.
+// Limits for the time in which a rank makes no progress.
 struct StallLimits {
-  // While the rank reads data or computes, the limit is max(seconds, steps * stepSeconds); for
-  // stepSeconds see Progress::State. While it measures links, the limit is `seconds`.
+  // For a rank that reads data or computes: max(seconds, steps * stepSeconds) seconds, with the
+  // stepSeconds of limitOf(). For a rank that measures links: `seconds`.
   double seconds = 10, steps = 3;
-  // The limit for other activities, such as a save, while stepSeconds is not known, and while all
-  // ranks wait, for example because the network is slow.
+  // The limit in seconds for other activities, such as a save; for all but the measuring of links
+  // as long as stepSeconds is not known; and for all ranks, if all of them wait.
   double otherSeconds = 1800;
 };
 
@@ -30,17 +30,17 @@ struct Stall {
   double seconds = 0; // seconds since the rank, or any rank, made progress
 };
 
-// Returns the seconds for which a rank in this state may make no progress. `stepSeconds` is the
-// maximum over all ranks.
+// Returns the maximum number of seconds for which a rank in this state may make no progress.
+// `stepSeconds` is the maximum of State::stepSeconds over all ranks.
 double limitOf(const Progress::State &state, double stepSeconds, const StallLimits &limits);
 
 // Returns a text such as "computing, step 17: micro_first, micro-step 2 of 8; waits for its device"
 // or "saving, step 20: writing PATH for 31 s".
 std::string describe(const Progress::State &state);
 
-// Returns the rank that has made no progress for the longest time, if it does not wait, and if this
-// time and another rank's wait reach its limit. Returns a Stall without a rank if all ranks have
-// waited for limits.otherSeconds.
+// A rank hangs if it does not wait, has made no progress for its limit, and another rank has waited
+// for at least this limit. Returns the rank that has hung longest. If all ranks have waited for
+// limits.otherSeconds, returns a Stall without a rank.
 std::optional<Stall> findStall(const std::vector<RankProgress> &ranks, const StallLimits &limits);
 
 } // namespace lmc

@@ -1,6 +1,6 @@
-// The ranks that run a plan together, seen from one of them.
+// The ranks that run a plan together. Each rank has its own World object.
 //
-// Ranks are numbered node by node. divide() arranges them in a mesh. Rank r has these positions:
+// Ranks are numbered node by node. In the mesh that divide() makes, rank r has these positions:
 //   axis Shard      i = r % shardRanks     axis Expert        i % expertRanks
 //   axis Replicate  r / shardRanks         axis ExpertShard   i / expertRanks
 #pragma once
@@ -21,15 +21,15 @@ public:
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // The group of all ranks. Each group may be used by a thread of its own at the same time.
+  // The group of all ranks. Different threads may use different groups at the same time.
   virtual Communicator &all() = 0;
 
-  // A second group of all ranks, for a thread that saves while the run trains.
+  // A second group of all ranks. A thread uses it to save while the main thread trains.
   virtual Communicator &background() = 0;
 
-  // Makes the groups of the axes, for nodes of `ranksPerNode` ranks each. All ranks must call it
-  // together. `shardRanks` must divide size(), and `expertRanks` must divide `shardRanks`. Groups
-  // of an earlier call must not be used any more.
+  // Makes the groups along the axes. A node has `ranksPerNode` ranks. `shardRanks` must divide
+  // size(), and `expertRanks` must divide `shardRanks`. All ranks must call divide() together. A
+  // second call makes the groups of the first invalid.
   virtual Result<void> divide(int shardRanks, int ranksPerNode, int expertRanks = 1) = 0;
 
   // Returns this rank's group along an axis, after divide(). If expertRanks is 1, there is none
@@ -52,7 +52,7 @@ public:
   // must ascend. Hosts without a name are left out.
   std::string namesOf(const std::vector<int> &ranks) const;
 
-  // If a rank has failed or has left in order, returns a text about it.
+  // If a rank has failed or has left the run, returns an Error that says so.
   virtual std::optional<Error> loss() const { return std::nullopt; }
 };
 

@@ -1,5 +1,5 @@
-// Worker threads put batches into a ring of slots, from which next() takes them in order. A worker
-// starts batch b only when the ring has room for b.
+// Worker threads make batches and put batch b into element b % size of a ring. next() takes the
+// batches in order. A worker starts a batch only when its element is free.
 
 #include "runtime/data/DataSource.h"
 

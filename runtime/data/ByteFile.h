@@ -32,8 +32,8 @@ public:
     return {name + ": " + fmt::format(what, std::forward<Arguments>(arguments)...)};
   }
 
-  // Reads `count` bytes from byte `offset` on. Thread safe. Error: the file is shorter now, or
-  // cannot be read.
+  // Reads `count` bytes from byte `offset` on. Thread safe. Error: the file has become too short,
+  // or cannot be read.
   Result<void> read(uint64_t offset, uint64_t count, void *out) const;
 
   // Calls `visit` for 64 pieces of 4 KiB, evenly spaced over the bytes [begin, end) and including

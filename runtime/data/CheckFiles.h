@@ -8,15 +8,15 @@
 
 namespace lmc {
 
-// Returns the number of blocks of `block` tokens in the file. The last token of a block needs a
-// successor.
+// Returns the number of blocks of `block` tokens in the file. A token must follow each block,
+// because it is the target of the block's last token.
 inline uint64_t blocksOf(const TokenFile &file, uint64_t block) {
   return (file.size() - 1) / block;
 }
 
 using TokenFiles = std::vector<const TokenFile *>;
 
-// Both functions return warnings. Errors: those of DataSource::open().
+// checkFiles() and compareFiles() return warnings. Their errors are those of DataSource::open().
 
 // Checks the files of one source against the model.
 Result<std::vector<std::string>> checkFiles(const DataOptions &options, const TokenFiles &files);

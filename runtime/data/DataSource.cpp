@@ -45,8 +45,8 @@ Result<std::vector<std::string>> expand(const std::string &entry,
   return expandPattern(pattern);
 }
 
-// The two functions below fill `starts` for the tokens of a piece whose first token is at position
-// `first` of the row.
+// startsByTable() and startsByEnds() fill `starts` for consecutive tokens of a file. The first of
+// these tokens is at position `first` of the row.
 
 Error damagedTable(const TokenFile &file, uint64_t document, uint64_t start) {
   return userError("{}: document {} starts at token {}, before the one that it follows; the file "
@@ -83,10 +83,10 @@ void startsByEnds(const int32_t *tokens, uint64_t length, int32_t endOfDocument,
   }
 }
 
-// Removes the targets of the last tokens of documents, which the file's table gives.
+// Sets the targets of documents' last tokens to kIgnoredTarget, by the file's table.
 Result<void> maskLastsByTable(const TokenFile &file, uint64_t begin, uint64_t length,
                               int32_t *targets) {
-  // The last token is itself the end of a document if a document starts directly after it.
+  // If a document starts directly after these tokens, the last of them ends a document.
   LMC_LET(table, file.documentsBetween(begin, begin + length + 1));
   for (uint64_t number = table->first, last = begin; uint64_t start : table->tokens) {
     if (start < last || start <= begin)
@@ -248,14 +248,14 @@ DataSource::Piece DataSource::pieceAt(uint64_t position, uint64_t most) const {
   const uint64_t block = options.shuffleBlock, inMixed = position % block;
   const Mixture::Place mixed = mixture(position / block);
   const Source &source = opened[mixed.source];
-  // After startAt(), a block of the stream may begin and end inside blocks of the source.
+  // After startAt(), a block of the stream may begin in the middle of a block of the source.
   const uint64_t own = source.start + mixed.index * block + inMixed;
   const uint64_t epoch = own / block / source.blocks, offset = own % block;
   uint64_t place = own / block % source.blocks;
   if (options.shuffle)
     place = Permutation(source.blocks, source.seed, epoch)(place);
-  // The block is in the last file whose first block is at or before it. A file without blocks has
-  // the same first block as the next file, and so is never chosen.
+  // The block is in the last file with firstBlock <= place. A file without blocks has the same
+  // firstBlock as the next file, and so is never chosen.
   const std::vector<uint64_t> &first = source.firstBlock;
   const size_t file = std::upper_bound(first.begin(), first.end(), place) - first.begin() - 1;
   const uint64_t length = std::min({block - inMixed, block - offset, most});

@@ -1,15 +1,14 @@
-// The stream of tokens that a run is trained on: a function of the seed and a token's position. It
-// does not depend on sequence_length, batch size or ranks, so that a run may change them when it is
-// resumed.
+// The stream of tokens that a run is trained on. It depends on the seed, but not on
+// sequence_length, batch size or the number of ranks, so a resumed run may change these.
 //
-// Each file is cut into blocks of `shuffleBlock` tokens; the rest at its end is left out. The
-// stream of a source is a sequence of epochs. An epoch has all blocks of all files of the source in
-// a permuted order, with the key (seed of the source, epoch). The seed of a source is the XXH64 of
-// its name with the run's seed; without a name, the run's seed. Mixture says to which source each
-// block of the stream belongs. A row of sequence_length tokens may span two blocks.
+// Each file is cut into blocks of `shuffleBlock` tokens; a shorter rest is left out. A source's
+// stream is a sequence of epochs. Each epoch has all blocks of all files of the source, permuted by
+// the key (seed of the source, epoch). The seed of a source is the XXH64 of its name with the run's
+// seed; without a name, it is the run's seed. Mixture decides from which source each block of the
+// run's stream comes. A row of sequence_length tokens may span two blocks.
 //
-// With `bestFit` a block is a window of whole documents (BestFit.h). The positions behind a
-// window's last document are padding: id 0, without a loss.
+// With `bestFit`, a block is a window of whole documents (BestFit.h). The positions after a
+// window's last document are padding: they have the id 0 and no loss.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -44,7 +43,7 @@ struct DataOptions {
   std::string key;                      // setting for error texts: "data.train", "data.source"
   DataFormat format = DataFormat::Auto; // format of files without a header
   uint64_t sequenceLength = 0;          // tokens per row
-  // Tokens that stay together in a shuffle: a multiple of sequenceLength; 0: sequenceLength.
+  // Number of tokens that a shuffle keeps together, a multiple of sequenceLength (0: equal).
   uint64_t shuffleBlock = 0;
   uint32_t vocabSize = 0; // every token id must be smaller
   uint64_t seed = 0;
@@ -70,39 +69,38 @@ struct SourceFacts {
 
 class DataSource {
 public:
-  // Opens every file. Errors: sequenceLength does not divide shuffleBlock, or with bestFit differs
+  // Opens all files. Errors: sequenceLength does not divide shuffleBlock or, with bestFit, differs
   // from it; a source has no whole block; the weights have too many digits (Mixture.h); a file is
-  // given twice, or was made for a larger vocabulary, or is bare and its type cannot hold the
-  // vocabulary, or does not have the starts of documents that bestFit or a mask needs.
+  // given twice, has a larger vocabulary than the model, has no header and a type too small for the
+  // vocabulary, or lacks the starts of documents that bestFit or a mask needs.
   static Result<std::unique_ptr<DataSource>> open(const DataOptions &options);
 
   uint64_t sequenceLength() const { return options.sequenceLength; }
   uint64_t blockLength() const { return options.shuffleBlock; } // tokens
-  // Returns the rows in whole blocks of all sources.
+  // Returns the number of rows in one epoch of all sources.
   uint64_t samplesPerEpoch() const;
   std::vector<SourceFacts> sources() const; // in the order of DataOptions::sources
-  // Returns warnings: a file is too short for one block, or a copy of another one, or of another
-  // tokenizer, or an end-of-document token does not occur in a sample of it.
+  // Returns warnings: a file is too short for one block; two files are copies or have different
+  // tokenizers; a sample of a file has no end-of-document token.
   const std::vector<std::string> &warnings() const { return problems; }
-  // Returns the fingerprints of each source's files by SourceOptions::key.
+  // Returns the fingerprints of each source's files; the key is SourceOptions::key.
   Result<std::map<std::string, std::vector<FileFingerprint>>> fingerprints() const;
 
-  // As TokenFile::bytesOfTokens(); empty unless all files agree.
+  // Returns TokenFile::bytesOfTokens() if it is equal for all files; else an empty vector.
   Result<std::vector<uint16_t>> bytesOfTokens() const;
 
   // Lets the stream skip the first starts[i] tokens of source i. Must be called before fill().
   void startAt(const std::vector<uint64_t> &starts);
-  // Returns starts[source] plus the number of the source's tokens before `position` of the stream.
+  // Returns starts[source] + the number of the source's tokens before `position` of the stream.
   uint64_t tokensRead(size_t source, uint64_t position) const;
 
   // Fills `tokens` and `targets` ([rows, sequenceLength] int32, row-major) with the stream from
-  // token `position` on. targets[t] is the token after tokens[t] in its file, even if it belongs to
-  // another block or document. With a document mask, `starts` (shaped as `tokens`, or null) gets
-  // for each token the position in the row at which its document or, if that is later, its block
-  // begins; 0 if that is before the row. With bestFit or documentLossMask, the last token of a
-  // document has the target kIgnoredTarget; so has padding. An end-of-document token belongs to the
-  // document that it ends. Errors: a token beyond the vocabulary, a damaged table of documents.
-  // Thread safe.
+  // token `position` on. targets[t] is the token after tokens[t] in its file, also at the end of a
+  // block or document. With bestFit or documentLossMask, a document's last token has the target
+  // kIgnoredTarget; padding always has it. With a document mask, `starts` (same shape, or null)
+  // gets the position in the row at which the token's document or block begins, whichever is later;
+  // 0 if that is before the row. An end-of-document token belongs to the document that it ends.
+  // Errors: a token beyond the vocabulary, a damaged table of documents. Thread safe.
   Result<void> fill(uint64_t position, uint64_t rows, int32_t *tokens, int32_t *targets,
                     int32_t *starts = nullptr) const;
   bool hasDocumentMask() const { return options.documentMask; }
@@ -145,8 +143,8 @@ private:
   std::vector<std::string> problems; // result of warnings()
 };
 
-// The rows of an optimizer step that one rank reads. A step has `perStep` consecutive rows. The
-// first `perMicroStep` belong to rank 0's first micro-step, the next ones to rank 1's.
+// The rows that one rank reads in each optimizer step. A step has `perStep` consecutive rows. Its
+// first micro-step takes `perMicroStep` rows for rank 0, then as many for rank 1, and so on.
 struct BatchRows {
   uint64_t perStep = 0, perMicroStep = 0;
   uint64_t ranks = 1, rank = 0;

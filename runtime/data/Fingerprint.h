@@ -1,5 +1,5 @@
-// A fingerprint identifies a token file. A change outside of the sample is noticed only if the
-// header has a checksum.
+// A fingerprint identifies a token file by its size and by hashes of its header and of a sample. A
+// change outside of the sample is noticed only if the header has a checksum.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -33,7 +33,7 @@ bool haveOtherTokenizers(const FileFingerprint &first, const FileFingerprint &se
 // Paths may differ.
 std::optional<std::string> difference(const FileFingerprint &was, const FileFingerprint &is);
 
-// Hashes are hexadecimal strings, because some programs cannot read 64-bit integers.
+// Writes hashes as hexadecimal strings, because some programs cannot read 64-bit integers.
 nlohmann::ordered_json toJson(const FileFingerprint &fingerprint);
 // Error: a member is missing or of another type.
 Result<FileFingerprint> fingerprintFromJson(const nlohmann::json &json);

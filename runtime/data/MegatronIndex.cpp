@@ -75,7 +75,7 @@ Result<void> MegatronIndex::readHeader() {
   if (sequences == 0 || entries < 2)
     return file.bad("the header promises {} sequences and {} documents: no tokens; make it again",
                     sequences, entries == 0 ? 0 : entries - 1);
-  // A damaged count could make the sum below overflow.
+  // Otherwise a damaged count could make the sum `expected` overflow.
   const bool possible = sequences <= file.bytes() && entries <= file.bytes();
   const uint64_t expected = possible ? documentsAt() + entries * sizeof(int64_t) : UINT64_MAX;
   if (file.bytes() < expected)
@@ -150,7 +150,7 @@ Result<void> MegatronIndex::documentStarts(uint64_t first, uint64_t count, uint6
   auto pointersOf = [&](uint64_t sequence, uint64_t number, uint64_t *pointers) {
     return file.read(pointersAt() + sequence * sizeof(int64_t), number * sizeof(int64_t), pointers);
   };
-  // If documents have few sequences each, all pointers are read at once.
+  // If documents have at most 8 sequences on average, all pointers to them are read at once.
   const uint64_t begin = out[0], end = std::min(out[count - 1] + 1, sequences);
   std::vector<uint64_t> pointers;
   if (begin < end && end - begin <= 8 * count) {

@@ -16,10 +16,10 @@ std::string megatronIndexPath(const std::string &path);
 
 class MegatronIndex {
 public:
-  // Reads the whole index, and keeps none of its arrays in memory. Errors: the index is truncated
-  // or of another version; its tokens are floating point; it has modes (images between the text);
-  // its sequences do not cover the `dataBytes` bytes of the .bin in order; its documents do not
-  // ascend or leave out sequences.
+  // Reads the whole index once, but keeps none of its arrays in memory. Errors: the index is
+  // truncated or of another version; its tokens are floating point; the data set has images; the
+  // sequences do not cover the `dataBytes` bytes of the .bin in order; the documents do not cover
+  // all sequences in order.
   static Result<MegatronIndex> open(const std::string &path, uint64_t dataBytes);
 
   TokenType type() const { return tokenType; }

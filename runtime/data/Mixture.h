@@ -1,9 +1,8 @@
-// Decides from which source each block of a run's stream comes. In the first n blocks, for every n,
-// each source has its share with an error below one block:
-// |count(source, n) - n * weight / sum of weights| < 1. The order is that of R. Tijdeman, "The
-// chairman assignment problem", Discrete Mathematics 32 (1980). For k sources it keeps the error at
-// most 1 - 1 / (2k - 2), the smallest possible bound. The order repeats after a period, because
-// weights are decimal numbers.
+// Decides from which source each block of a run's stream comes. Among the first n blocks, for every
+// n, each source has nearly its share: |count(source, n) - n * weight / sum of weights| < 1. The
+// method is R. Tijdeman's, "The chairman assignment problem", Discrete Mathematics 32 (1980). For k
+// sources it keeps this difference at most 1 - 1 / (2k - 2), the smallest possible bound. The order
+// repeats: for the weights 0.5 and 0.75, after a period of 2 + 3 blocks.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -32,7 +31,7 @@ public:
   uint64_t perPeriod(uint32_t source) const { return shares[source]; }
 
 private:
-  // The index of a block in its source is counted from the entry of `counts` before the block.
+  // count() starts at an entry of `counts`, and counts at most kStride - 1 blocks itself.
   static constexpr uint64_t kStride = 256;
 
   std::vector<uint64_t> shares;  // blocks of each source in a period

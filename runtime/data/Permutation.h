@@ -1,8 +1,8 @@
 // A pseudo-random permutation of 0 .. size-1, computed without a table.
 //
-// A balanced Feistel network permutes the numbers of 2h bits (4^h >= size). It is applied again
-// until the value is below size (cycle walking). See J. Black and P. Rogaway, "Ciphers with
-// Arbitrary Finite Domains", CT-RSA 2002.
+// A balanced Feistel network permutes all numbers of 2h bits, where 4^h >= size. If a result is not
+// below `size`, the network is applied to this result again (cycle walking). See J. Black and P.
+// Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002.
 #pragma once
 
 #include <array>

@@ -12,8 +12,8 @@ public:
   // `id` is the token that ends a document; if it is below 0, nothing is counted.
   explicit SeparatorCount(int32_t id) : wanted(id) {}
 
-  // Counts the separators in `tokens`, which begin at position `begin` of the file. Two separators
-  // in a row count as doubled, also if two calls divide them.
+  // Counts the separators in `tokens`, the first of which is token `begin` of the file. A separator
+  // directly after another one is doubled, even if the other one came in the call before.
   void add(uint64_t begin, std::span<const int32_t> tokens);
 
   int32_t id() const { return wanted; }
@@ -22,7 +22,7 @@ public:
   uint64_t doubled() const { return foundDoubled; } // separators directly after another one
   uint64_t firstDoubled() const { return first; }   // position of the first, if doubled() > 0
 
-  // Returns a line about doubled separators in the file `path` and a remedy; "" if there are none.
+  // Returns a warning that `path` has doubled separators, with a remedy; "" if there are none.
   std::string faultOf(const std::string &path) const;
 
 private:

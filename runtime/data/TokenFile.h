@@ -5,8 +5,8 @@
 //   megatron  tokens in a `.bin` file, and an `.idx` file beside it (MegatronIndex.h)
 //   bare      tokens in a `.bin` file without a header or index: uint16, as nanoGPT writes them
 //
-// The header decides; if there is none, the `.idx` file. Without both, the tokens are uint16 unless
-// DataFormat says otherwise. Error: a sample of the file contradicts.
+// The header decides the format. Without a header, an `.idx` file means megatron. Without both, the
+// file is bare, and DataFormat may set its type. Error: a sample shows another type.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -31,10 +31,10 @@ enum class TokenFormat { Lmc, LlmC, Megatron, Bare };
 const char *nameOf(TokenFormat format);
 
 // The setting data.format: the format of files without a header.
-//   Auto      an `.idx` file or a sample decides
-//   UInt16    bare uint16 tokens; an `.idx` file and samples are ignored
-//   UInt32    bare uint32 tokens; likewise
-//   Megatron  the `.idx` file must exist; samples are ignored
+//   Auto      megatron if there is an `.idx` file; else uint16, unless a sample contradicts
+//   UInt16    uint16 tokens; the program reads no `.idx` file and no sample
+//   UInt32    uint32 tokens; likewise
+//   Megatron  the `.idx` file must exist; the program reads no sample
 enum class DataFormat { Auto, UInt16, UInt32, Megatron };
 
 // Returns the format of the name "auto", "uint16", "uint32" or "megatron". Error: another name.
@@ -43,8 +43,8 @@ Result<DataFormat> parseDataFormat(std::string_view name);
 // One token file. It must not change while it is open. Several threads may read it.
 class TokenFile {
 public:
-  // Errors: the file is missing, empty, truncated or odd-sized, has 4 KiB of zeros, or is bare and
-  // its tokens are not uint16.
+  // Errors: the file is missing, empty or truncated; its size is odd; it has 4 KiB of zeros; it has
+  // no header, and its tokens seem not to be uint16.
   static Result<std::unique_ptr<TokenFile>> open(const std::string &path,
                                                  DataFormat format = DataFormat::Auto);
 
@@ -52,12 +52,12 @@ public:
   TokenFormat format() const { return kind; }
   const std::string &path() const { return file.path(); }
   std::pair<uint64_t, uint64_t> identity() const { return file.identity(); } // of ByteFile
-  // Returns a number above all ids, from the header; 0 if the format has none.
+  // Returns the vocabulary of the header: every id is below it. 0 if the format has none.
   uint32_t vocabulary() const { return vocabularySize; }
   // Returns LmcTokenHeader::tokenizer; 0: unknown.
   uint64_t tokenizer() const { return tokenizerHash; }
   TokenType type() const { return idType; }
-  // 1, 2, 4 or 8
+  // Returns the number of bytes of a token: 1, 2, 4 or 8.
   uint32_t tokenBytes() const { return infoOf(idType).bytes; }
   // Returns the id of the token that ends documents; -1: none or unknown.
   int32_t endOfDocument() const { return separator; }
@@ -70,8 +70,8 @@ public:
   // Returns the index of the first token of each of the documents [first, first + count), which
   // must exist. In Megatron's format a document may have no tokens.
   Result<std::vector<uint64_t>> documentStarts(uint64_t first, uint64_t count) const;
-  // Returns the starts of the documents that begin in (begin, end), and the number of the first of
-  // these documents. The number of reads is logarithmic in documents().
+  // Returns the first tokens of all documents that begin in the open interval (begin, end), and the
+  // number of the first of these documents. The number of reads grows with log(documents()).
   struct Starts {
     uint64_t first = 0;
     std::vector<uint64_t> tokens;
@@ -80,15 +80,15 @@ public:
   // Copies tokens [begin, begin + count), which must exist, to `out`. An id of 2^31 or more becomes
   // negative. Error: the file has become shorter, or cannot be read.
   Result<void> read(uint64_t begin, uint64_t count, int32_t *out) const;
-  // Returns an Error about the token at `position`: "a.bin: token 7 is id -1, negative". `limit` is
-  // a text about the vocabulary that its id exceeds.
+  // Returns an Error about the token at `position`: "a.bin: token 7 is id -1, negative". `limit`
+  // describes the vocabulary: "50304 (model.vocab_size)".
   Error badId(uint64_t position, const std::string &limit) const;
   Result<FileFingerprint> fingerprint() const;
-  // Returns true if `id` occurs in the sample of the fingerprint.
+  // Returns true if `id` occurs among the tokens that the fingerprint samples.
   Result<bool> sampleHas(uint32_t id) const;
-  // Reads the whole file. Error: the checksum or the table of documents is wrong, or an id is
-  // negative or not below the header's vocabulary and `vocabSize` (0: no limit). `separators` (may
-  // be null) counts the tokens that end documents.
+  // Reads the whole file. Errors: the checksum or the table of documents is wrong; an id is
+  // negative, or not below the header's vocabulary, or not below `vocabSize` (0: no limit).
+  // `separators` (may be null) counts the tokens that end documents.
   Result<void> verify(uint64_t vocabSize, SeparatorCount *separators = nullptr) const;
 
 private:

@@ -25,9 +25,9 @@ constexpr TokenTypeInfo infoOf(TokenType type) {
 }
 
 // An lmc file has this header, the tokens, zeros up to a multiple of 8 bytes, and one uint64 per
-// document: the index of its first token. Since version 2, a uint16 per id below `vocabulary`
-// follows: the bytes of text of this token, or kUnknownBytes. Since version 3, the header has a
-// hash of the tokenizer.
+// document: the index of its first token. Since version 2, a uint16 follows for each id below
+// `vocabulary`: the number of bytes of the token's text, or kUnknownBytes. Since version 3, the
+// header has a hash of the tokenizer.
 struct LmcTokenHeader {
   char magic[8];         // "LMCTOKEN"
   uint32_t version;      // 1, 2 or 3
@@ -50,7 +50,7 @@ inline constexpr uint32_t kLmcBytesVersion = 2;
 inline constexpr uint32_t kLmcTokenizerVersion = 3;
 // LmcTokenHeader::tokenizer of a file whose tokens are bytes: XXH64, seed 0, of "bytes".
 inline constexpr uint64_t kBytesAsTokens = 0x2d83aaba506794c4;
-// The bytes of a token that stands for different texts, such as an unknown character.
+// Stands for the number of bytes of a token that has different texts, such as an unknown character.
 inline constexpr uint16_t kUnknownBytes = 0xffff;
 
 // An llm.c file starts with 256 int32: magic, version, token count, and zeros.
@@ -61,10 +61,10 @@ inline constexpr int32_t kLlmCMagic32 = 20240801; // version 7, uint32 tokens (L
 inline constexpr int32_t kLlmCVersion32 = 7;
 
 // The index of a Megatron data set starts with 34 bytes: the magic (9 bytes), uint64 version, uint8
-// code of the tokens' type, uint64 number of sequences, uint64 number of entries of the documents.
-// Three arrays follow: per sequence int32 tokens; per sequence int64 offset in bytes in the .bin;
-// int64 number of the first sequence of each document, and then the number of sequences. A data set
-// with images has one int8 per sequence after them.
+// code of the tokens' type, uint64 number of sequences S, uint64 number of documents D plus 1.
+// Three arrays follow: int32[S] number of tokens of each sequence; int64[S] offset in bytes of each
+// sequence in the .bin; int64[D + 1] number of each document's first sequence, and then S. A data
+// set with images has one int8 per sequence after them.
 inline constexpr std::string_view kMegatronMagic{"MMIDIDX\0\0", 9};
 inline constexpr uint64_t kMegatronVersion = 1;
 inline constexpr uint64_t kMegatronHeaderBytes = 34;

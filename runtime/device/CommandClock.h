@@ -10,14 +10,14 @@ namespace lmc {
 
 class CommandClock {
 public:
-  // Must be called when a command has ended, and the next one begins.
+  // Must be called at the end of each command, before the next one begins.
   void ended() {
     const double now =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const double before = times.empty() ? 0 : times.back().start + times.back().seconds;
     times.push_back({before, now - before});
   }
-  // Replaces the times of an async collective, after ended() for all commands.
+  // Sets the times of an async collective, after ended() has been called for all commands.
   void ran(size_t command, std::chrono::steady_clock::time_point begin,
            std::chrono::steady_clock::time_point end) {
     times[command] = {std::chrono::duration<double>(begin - start).count(),

@@ -1,9 +1,9 @@
 // The interface of a device. runtime/device/cpu, runtime/device/cuda and, for tests, test/simt
 // implement it, and test/runtime/device/conformance tests each implementation.
 //
-// A device executes work in the order in which the host enqueues it: runs of functions (submit),
-// copies (upload, download) and marks (place). To know that work is complete, the host waits for a
-// mark after it. If work fails, every later wait returns the error.
+// A device executes work in the order in which the host enqueues it. Work is a run of a function
+// (submit), a copy (upload, download) or a mark (place). To know that work is complete, the host
+// waits for a mark that it enqueued later. If work fails, every later wait returns the error.
 #pragma once
 
 #include "ground/plan/HeldPart.h"
@@ -39,11 +39,11 @@ struct DeviceOptions {
   int threads = 0;
   World *world = nullptr; // the ranks; may be null for a plan without collectives
   int index = 0;          // number of the device among those of the plan's type
-  // Number of this rank on its machine. If the rank sees several GPUs, it uses number
-  // index + localRank.
+  // The number of this rank among the ranks on its machine. If the rank sees several GPUs, it uses
+  // GPU index + localRank.
   int localRank = 0;
-  // The device reads choices of matrix products from it and adds its own. It must outlive the
-  // device. Null: the device makes a fixed choice.
+  // The device uses the implementations of matrix products that this object names, and adds its own
+  // choices. The object must outlive the device. Null: the device makes a fixed choice.
   GemmChoices *gemms = nullptr;
   // True: ranks on GPUs exchange data through the host's memory and `world` instead of NCCL.
   bool hostCollectives = false;
@@ -57,7 +57,7 @@ public:
   virtual ~Executable() = default;
 };
 
-// The time of a command, in seconds. `start` counts from the start of the function's run.
+// When a command began, in seconds after the function's run, and how many seconds it took.
 struct CommandTime {
   double start = 0, seconds = 0;
 };
@@ -75,8 +75,8 @@ protected:
   uint64_t size = 0;
 };
 
-// A point in the order of a device's work, with the time at which the device reached it. It may be
-// placed again.
+// A point in the sequence of a device's work. It records the time at which the device reaches it.
+// It may be placed again.
 class Mark {
 public:
   virtual ~Mark() = default;
@@ -111,8 +111,8 @@ public:
 
   // Enqueues one run of a recorded function.
   virtual Result<void> submit(Executable &executable) = 0;
-  // submitTimed() calls it when command `command` is complete and no later one has begun. An async
-  // collective may still run.
+  // submitTimed() calls this function when command `command` is complete and no later one has
+  // begun. An async collective may still run then.
   using AfterCommand = std::function<Result<void>(uint32_t command)>;
 
   // Runs a recorded function as submit() does, but command by command, and waits for it. Returns
@@ -124,9 +124,9 @@ public:
   // Allocates host memory. All bytes are zero.
   virtual Result<std::unique_ptr<HostBuffer>> hostBuffer(uint64_t bytes) = 0;
 
-  // Enqueue a copy from a host buffer, from byte `offset` on, to an arena, or back. Until it has
-  // waited for a later mark, the host must not change the bytes of an upload, nor use the bytes of
-  // a download. Error: a range is out of bounds.
+  // Enqueue a copy to an arena from a host buffer, from its byte `offset` on, or back. The host
+  // must not change uploaded bytes, nor use downloaded ones, until it has waited for a later mark.
+  // Error: a range is out of bounds.
   virtual Result<void> upload(const ArenaRange &to, const HostBuffer &from, uint64_t offset) = 0;
   virtual Result<void> download(const ArenaRange &from, HostBuffer &to, uint64_t offset) = 0;
 
@@ -135,7 +135,7 @@ public:
   // Enqueues the mark.
   virtual Result<void> place(Mark &mark) = 0;
   // Waits until the device has reached the mark, unless it was never placed. Error: work of the
-  // device failed. The message names the op that failed or the runs that may have failed.
+  // device failed. The message names the failed op, or the runs of which one has failed.
   virtual Result<void> wait(Mark &mark) = 0;
   // Returns true if wait() would return at once. Errors: those of wait().
   virtual Result<bool> reached(Mark &mark) = 0;
@@ -145,16 +145,16 @@ public:
   // Waits until all work is complete. Error: some of it failed.
   virtual Result<void> synchronize() = 0;
 
-  // Enqueues the computation of the initial values of elements `part` of variable `variable`, from
-  // the seed of the job. If the variable starts as a copy of another one, reads the same elements
-  // of that one. Returns false if the device cannot compute the values; the caller must then do it.
+  // Enqueues the computation of initial values, from the seed of the job, for elements `part` of
+  // variable `variable`. If the variable starts as a copy of another one, reads the same elements
+  // of that one. Returns false if the device cannot compute them; the caller must then do it.
   virtual Result<bool> initialize(int variable, const HeldPart &part, uint64_t seed) {
     return false;
   }
 
-  // Copy from host memory to a slice, or back, from byte `offset` of the slice on. The copy begins
-  // after all earlier work, and is complete when the call returns. Several threads may call copyIn
-  // at the same time for disjoint bytes.
+  // Copy `bytes` bytes from host memory to a slice, or back; the slice's begin at byte `offset`.
+  // The copy begins after all earlier work, and is complete when the call returns. Several threads
+  // may call copyIn() at the same time for disjoint bytes.
   virtual Result<void> copyIn(int slice, const void *source, uint64_t bytes,
                               uint64_t offset = 0) = 0;
   virtual Result<void> copyOut(int slice, void *target, uint64_t bytes, uint64_t offset = 0) = 0;

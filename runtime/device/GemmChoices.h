@@ -9,8 +9,8 @@
 //
 // CACHE is $XDG_CACHE_HOME or ~/.cache.
 //
-// Ranks may measure different implementations as fastest. All ranks with equal devices then take
-// the choices of the lowest of them (agree()). Rank 0 writes all choices to OUT/gemm.json.
+// Ranks may measure different implementations as fastest. So among ranks with equal devices, all
+// use the choices of the lowest rank (agree()). Rank 0 writes all choices to OUT/gemm.json.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -62,10 +62,10 @@ public:
   // Records the choice of a device, after timing that took `spent` seconds.
   void add(const GemmKey &key, GemmChoice choice, double spent);
 
-  // Replaces the choices in use by those of the lowest rank with an equal device, and adds those of
-  // ranks with other devices for writeRun(). All ranks must call it together. Returns true if a
-  // choice in use has changed: the device must then call find() again. All choices in use of a rank
-  // must have the same GemmKey::device.
+  // Gives all ranks with equal devices the choices of the lowest of these ranks. Adds choices of
+  // ranks with other devices, which only writeRun() needs. All ranks must call it together. Returns
+  // true if a choice in use has changed: the device must then call find() again. All choices in use
+  // of a rank must have the same GemmKey::device.
   Result<bool> agree(World &world);
 
   // Adds the measured choices to the file. Other processes may do so at the same time. A failure is
@@ -83,10 +83,10 @@ public:
   // Returns "12 shapes, 9 as in the run, 3 measured in 0.4 s; 9 MKL, 3 packed"; "" if no choice is
   // in use.
   std::string summary() const;
-  // Returns the device that the run used before, if this device has chosen another implementation
-  // for one of its products; else "". The last bits of results then differ from those before.
+  // If the run was on another device before, and this device has made a choice for one of the same
+  // products, returns the former device; else "". The last bits of results may then change.
   std::string formerDevice() const;
-  // Returns the products for which the device could not use the choice of the run or of a rank.
+  // Returns products for which this device could not use the choice of the run or another rank.
   const std::vector<std::string> &rejected() const { return rejectedProducts; }
   // Returns the warnings since the last call.
   std::vector<std::string> takeWarnings() { return std::exchange(warnings, {}); }

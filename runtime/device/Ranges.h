@@ -1,5 +1,5 @@
-// Checks of the slices, functions and bytes that a caller of a device names. `plan` may be null,
-// which is an error: nothing is loaded.
+// Checks that the slices, functions and bytes which a caller names exist. If nothing is loaded,
+// `plan` is null, which is an error.
 #pragma once
 
 #include "runtime/device/Device.h"

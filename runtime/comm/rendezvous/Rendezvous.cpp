@@ -28,9 +28,9 @@ static Error failure(const std::string &text) {
                ExitCode::RankFailed};
 }
 
-// Prints the failure and ends the process. Another thread writes, and this one waits for at most a
-// second, because a write can block for ever: at a terminal that Ctrl-S has stopped. The thread
-// does not use stdio, because the main thread may hold the lock of stderr for ever.
+// Prints the failure and ends the process. Writing blocks for ever if Ctrl-S has stopped the
+// terminal. So another thread writes, and this one waits for it at most 1 s. That thread does not
+// use stdio, because the main thread may hold the lock of stderr for ever.
 static void endProcess(const Error &failure) {
   const std::string line = fmt::format("lmc-run: error: {}\n", failure.message);
   std::promise<void> written;
@@ -71,8 +71,8 @@ Rendezvous::~Rendezvous() {
   beater.join();
   if (inOrder)
     socket.send({{"is", "leave"}});
-  // The hub closes the connection. If this rank closed it before reading all messages, the system
-  // would reset the connection, and `leave` could be lost.
+  // The hub closes the connection. If this rank closed it while messages are unread, the system
+  // would reset the connection, and the hub might not get the message `leave`.
   socket.finishSending();
   {
     std::unique_lock lock(mutex);
@@ -212,7 +212,7 @@ void Rendezvous::read() {
   changed.notify_all();
 }
 
-// Sends signs of life to rank 0. Calls `wake` for each rank that left options.arrival ago.
+// Sends signs of life to rank 0. Calls wake(rank) options.arrival after that rank has left.
 void Rendezvous::beat() {
   std::set<int> woken;
   std::unique_lock lock(mutex);
@@ -295,7 +295,7 @@ Error Rendezvous::lossOf(int rank) {
                    [&] { return failed || left.contains(rank) || left.contains(0); });
   if (failed)
     return *failed;
-  // All ranks get this text.
+  // The hub sends this text to all ranks.
   const std::string text = left.contains(rank)
                                ? endOf(rank).message
                                : fmt::format("{} has lost its data connection with {}",

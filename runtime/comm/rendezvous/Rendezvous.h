@@ -31,8 +31,8 @@ struct RendezvousOptions {
   Milliseconds silence{8000}; // a rank without a sign of life for this time counts as hung
   Milliseconds arrival{8000}; // the last messages of a rank that has left arrive in this time
   StallLimits stall;          // limits for ranks that give signs of life but make no progress
-  // If the Rendezvous still exists this time after a failure, it calls `onStuck`. The default of
-  // `onStuck` prints the failure and ends the process with ExitCode::RankFailed.
+  // If this object still exists `grace` after a failure, it calls `onStuck`. By default, `onStuck`
+  // prints the failure and ends the process with ExitCode::RankFailed.
   Milliseconds grace{5000};
   std::function<void(const Error &failure)> onStuck;
 };
@@ -41,11 +41,11 @@ class RendezvousHub;
 
 class Rendezvous {
 public:
-  // Returns when all ranks have joined. Errors: rank 0 is not at its address, a port is taken, a
-  // rank has not joined in time, or has a wrong secret, number or number of ranks.
+  // Returns when all ranks have joined. Errors: rank 0 is not at its address; a port is taken; not
+  // all ranks join in time; a rank has another secret, another `size` or an invalid number.
   static Result<std::unique_ptr<Rendezvous>> join(const RendezvousOptions &options);
 
-  // Leaves in order: the other ranks continue as long as they do not need this one.
+  // Unless the run has failed, tells the other ranks that this one leaves the run.
   ~Rendezvous();
   Rendezvous(const Rendezvous &) = delete;
   Rendezvous &operator=(const Rendezvous &) = delete;
@@ -56,7 +56,7 @@ public:
   // Returns a numerical address of this machine that the other ranks can reach.
   const std::string &ownAddress() const { return address; }
 
-  // This rank's progress. Signs of life take it to rank 0.
+  // Returns the progress of this rank. Each sign of life takes it to rank 0.
   Progress &progress() { return state; }
 
   // On rank 0, returns the progress of all ranks at their latest signs of life.
@@ -70,17 +70,17 @@ public:
   Result<void> set(const std::string &key, const std::vector<char> &value);
   Result<std::vector<char>> get(const std::string &key);
 
-  // Sets the function that ends waits, which a thread of this object calls. wake(nullopt) ends all
-  // waits, because the run cannot go on. wake(rank) ends the waits for a rank that has left in
-  // order, after the time options.arrival.
+  // Sets the function `wake`, which a thread of this object calls. wake(nullopt) must end all
+  // waits, because the run cannot go on. wake(rank) must end all waits for a rank that has left. It
+  // is called options.arrival after the rank left.
   using Wake = std::function<void(std::optional<int> rank)>;
   void onLoss(Wake wake);
 
-  // If a rank has failed or has left in order, returns a text about it.
+  // If a rank has failed or has left the run, returns an Error that says so.
   std::optional<Error> anyLoss() const;
 
-  // Must be called if a data connection with `rank` is lost. Waits for the reason, at most as long
-  // as it takes to find a hung rank, and returns it. The run cannot go on.
+  // Must be called if a data connection with `rank` is lost; the run cannot go on then. Waits for
+  // the reason, at most as long as it takes to find a hung rank, and returns the reason.
   Error lossOf(int rank);
 
 private:
@@ -103,7 +103,7 @@ private:
   std::condition_variable changed;
   std::vector<std::string> names; // hosts of the ranks; empty until all have joined
   std::map<std::string, std::vector<char>> values;
-  // For each rank that has left in order: the time by which its last messages have arrived.
+  // For each rank that has left the run: the time until which its last messages may arrive.
   std::map<int, Deadline> left;
   std::optional<Error> failed;
   Wake wake;

@@ -17,7 +17,7 @@ using nlohmann::json;
 // The destructor waits at most this time for ranks to close their connections.
 static constexpr Milliseconds kHubFarewell{2000};
 
-// The maximum number of connections, in addition to one per rank, that are not admitted yet.
+// At most this number of connections, plus one per rank, may wait to be admitted.
 static constexpr size_t kStrangers = 32;
 
 Result<std::unique_ptr<RendezvousHub>> RendezvousHub::start(const RendezvousOptions &options,
@@ -50,7 +50,7 @@ RendezvousHub::~RendezvousHub() {
   acceptor.join();
   beater.join();
   {
-    // If this side closed a connection first, its last messages to the rank could be lost.
+    // Ranks close their connections first. Otherwise the hub's last messages could be lost.
     std::unique_lock lock(mutex);
     for (const Connection &connection : connections)
       connection->finishSending();
@@ -93,7 +93,7 @@ bool RendezvousHub::serve(Socket socket) {
       server.thread.join();
     return server.ended;
   });
-  // Ranks are admitted fast, so the oldest of too many strangers is none.
+  // Ranks are admitted fast. If too many connections wait, the oldest is none of a rank.
   if (strangers.size() >= members.size() + kStrangers) {
     strangers.front()->shutdown();
     strangers.pop_front();
@@ -246,7 +246,7 @@ void RendezvousHub::beat() {
     const auto due = std::chrono::steady_clock::now() + options.beat;
     if (changed.wait_until(lock, due, [&] { return stopping; }))
       return;
-    // Time in which this thread did not run does not count. Probably the whole job was suspended.
+    // If this thread wakes late, the whole job was probably suspended: that time does not count.
     const auto now = std::chrono::steady_clock::now();
     if (now - due > options.beat)
       for (Member &member : members)
@@ -266,7 +266,7 @@ void RendezvousHub::beat() {
 
 // Returns a text about the rank that makes no progress, or "".
 std::string RendezvousHub::stalled() const {
-  // Counts only the time until the latest sign of life: on a busy link, the next one may be late.
+  // Time after the latest sign of life does not count: on a busy link, the next may be late.
   std::vector<RankProgress> ranks;
   for (const Member &member : members)
     ranks.push_back({member.state,

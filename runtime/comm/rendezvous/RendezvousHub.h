@@ -44,7 +44,7 @@ private:
   };
 
   RendezvousHub(const RendezvousOptions &options, Socket listener);
-  // Returns false if no thread can serve the connection, which it then closes.
+  // Starts a thread that serves the connection. If it cannot, closes it and returns false.
   bool serve(Socket socket);
   void serve(const Connection &connection, Server &server);
   std::optional<int> admit(const Connection &connection);

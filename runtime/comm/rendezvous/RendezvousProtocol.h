@@ -4,16 +4,16 @@
 //   H  {lmc: kRendezvousProtocol, nonce}
 //   R  {lmc: kRendezvousProtocol, nonce, rank, size, host, proof}
 //   H  {proof}, or {refused: TEXT} and the connection is closed
-// A nonce is a random text. A proof is the HMAC of both nonces and of R's rank, size and host under
-// the run's secret, which its sender must know. Without a secret, proofs are "".
+// A nonce is a random text. A proof shows that its sender knows the run's secret: it is an HMAC of
+// both nonces and R's rank, size and host, with the secret as key. Without a secret, proofs are "".
 //
 // From then on each message has a key "is":
 //   R     beat {...}               the process lives; what its main thread does (Progress::State)
 //   H     beat                     rank 0's process lives
 //   H     start {hosts}            all ranks have joined; `hosts`: the host of each rank
-//   both  failed {text}            the run cannot go on; the hub sends the first one to all ranks
-//   H     left {rank}              a rank has left in order
-//   R     leave                    this rank leaves in order, and sends nothing more
+//   both  failed {text}            the run cannot go on; the hub sends the first text to all ranks
+//   H     left {rank}              a rank has left the run
+//   R     leave                    this rank leaves the run, and sends nothing more
 //   R     set {key, value}         stores bytes
 //   R     get {key}                asks for the bytes of a key
 //   H     value {key, value}       the answer, as soon as the bytes are set
@@ -30,7 +30,7 @@ namespace lmc {
 
 constexpr int kRendezvousProtocol = 4;
 
-// The maximum bytes of a message before the proofs are checked, and afterwards.
+// The maximum number of bytes of a message, before the proofs are checked and afterwards.
 constexpr size_t kGreetingBytes = 4096, kMessageBytes = size_t{1} << 20;
 
 enum class Side { Hub, Rank };

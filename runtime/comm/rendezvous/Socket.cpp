@@ -52,7 +52,7 @@ Address copyOf(const sockaddr *from, socklen_t bytes) {
   return address;
 }
 
-// Returns a host's addresses, those of the loopback device last.
+// Returns the addresses of a host. Those of the loopback device come last.
 Result<std::vector<Address>> resolve(const std::string &host, int port) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
@@ -93,7 +93,7 @@ Address endOf(int fd, decltype(::getsockname) *find) {
   return end;
 }
 
-// If nobody listens at a port of this machine, TCP may connect a socket with itself.
+// TCP may connect a socket with itself, if nobody listens at a port of this machine.
 bool connectedToItself(int fd) {
   const Address own = endOf(fd, ::getsockname), other = endOf(fd, ::getpeername);
   return own.bytes == other.bytes && std::memcmp(&own.storage, &other.storage, own.bytes) == 0;
@@ -254,7 +254,7 @@ void Socket::shutdown() { (void)::shutdown(fd, SHUT_RDWR); }
 std::string Socket::ownAddress() const { return endOf(fd, ::getsockname).text(); }
 
 int Socket::ownPort() const {
-  // IPv4 and IPv6 addresses have the port at the same offset.
+  // In IPv6 addresses the port has the same offset as in IPv4 addresses.
   const Address own = endOf(fd, ::getsockname);
   return ntohs(reinterpret_cast<const sockaddr_in &>(own.storage).sin_port);
 }

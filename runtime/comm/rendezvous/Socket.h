@@ -32,8 +32,8 @@ public:
   // that is not the loopback device's.
   static Result<Socket> listenAt(const std::string &host, int port);
 
-  // Connects to `host`, and tries again until `deadline` if nothing answers. `from` is the address
-  // of this machine to use, or "". The Error is only the reason why the last try failed.
+  // Connects to `host`. If nothing answers, tries again until `deadline`. `from` is the local
+  // address to connect from, or "" for any. The Error says only why the last try failed.
   static Result<Socket> connectTo(const std::string &host, int port, const std::string &from,
                                   Deadline deadline);
 
@@ -47,14 +47,14 @@ public:
   // Sets the maximum time that receive() and send() wait.
   void setTimeout(Milliseconds timeout);
 
-  // Returns false if the connection is closed. Several threads may call it at the same time.
+  // Returns false if the connection is closed. Several threads may call send() at the same time.
   bool send(const nlohmann::json &message);
 
   enum class Received { Message, Closed, Silent };
-  // Waits for a message. Returns Closed also for bytes that are no message, or a longer one.
+  // Waits for a message. Returns Closed also if it is malformed or longer than maximumBytes.
   Received receive(nlohmann::json &message, size_t maximumBytes);
 
-  // Closes the connection for sending. Messages that were sent still arrive.
+  // Ends sending. Messages that were sent before still arrive.
   void finishSending();
   // Closes both directions. Threads that wait in receive() or accept() return.
   void shutdown();
@@ -76,7 +76,7 @@ struct Interface {
   std::string name, address; // "eth0", and its numerical address
 };
 
-// Returns the network interface with a name or address. If there is none, the Error lists all.
+// Returns the network interface with this name or address. Error: lists all interfaces.
 Result<Interface> findInterface(const std::string &nameOrAddress);
 
 } // namespace lmc

@@ -35,8 +35,8 @@ struct PeakSpeed {
   std::string source;
 };
 
-// Returns threads x clock x FLOPs per cycle of the best instructions for `compute` that kernelSet()
-// may use. The clock is measured, because the system often reports only the nominal one.
+// Returns `threads` times the clock frequency times the FLOPs per cycle of the best instructions
+// for `compute` in kernelSet(). The clock is measured: systems often report only the nominal one.
 PeakSpeed peakSpeed(Storage compute, int threads);
 
 } // namespace lmc::cpu

@@ -42,7 +42,7 @@ Result<std::unique_ptr<CpuModule>> CpuModule::load(const plan::Module &module) {
     left -= size_t(written);
   }
   // The loader treats files of equal path as one library. The descriptor stays open as long as the
-  // module is loaded, so that no other module gets the same number.
+  // module is loaded, so that no other module gets the same path.
   void *handle = dlopen(fmt::format("/proc/self/fd/{}", file).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
     const char *reason = dlerror();

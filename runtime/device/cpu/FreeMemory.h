@@ -14,7 +14,7 @@ struct FreeMemory {
 // Returns the minimum of MemAvailable in /proc/meminfo and, for the control group (cgroup, version
 // 1 or 2) of this process and each group above it,
 //   limit - used bytes + bytes of file cache that can be dropped (inactive_file in memory.stat).
-// Without any of these numbers, returns UINT64_MAX bytes. `root` has proc/ and sys/.
+// If no number is known, returns UINT64_MAX bytes. The folder `root` has proc/ and sys/.
 // https://docs.kernel.org/admin-guide/cgroup-v2.html, .../cgroup-v1/memory.html
 FreeMemory freeMemory(const std::string &root = "");
 

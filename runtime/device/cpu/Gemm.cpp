@@ -104,8 +104,8 @@ Result<std::unique_ptr<GemmGroup>> GemmCache::make(const GemmGroupShape &group,
 }
 
 template <typename Shape> Result<GemmLibrary> GemmCache::choose(const Shape &shape) {
-  // Without timing, the packed kernels are taken: the bits of their results do not depend on the
-  // number of threads. oneDNN 2.6 often divides the sum over k among threads.
+  // Without timing, the packed kernels are used. Their results have the same bits for any number of
+  // threads. With oneDNN 2.6 they often differ, because threads divide the sum over k.
   const GemmLibrary fixed = GemmLibrary::Packed;
   if (!choices)
     return fixed;
@@ -133,13 +133,13 @@ template <typename Shape> Result<GemmLibrary> GemmCache::choose(const Shape &sha
   return *named(best->implementation);
 }
 
-// A product that needs more than this time, in seconds, at the machine's peak speed is timed with a
-// smaller shape (probeOf()). All products of a model are then timed in about ten seconds.
+// If a product needs more than this number of seconds at the machine's peak speed, a smaller shape
+// is timed (probeOf()). All products of a model are then timed in about ten seconds.
 static constexpr double kProbeSeconds = 0.04;
 static constexpr int kTimedRuns = 4;
 
-// Halves the largest of m, n and k until the product has at most `flops` FLOPs, but no size up to
-// 512. The speed hardly depends on larger sizes.
+// Halves the largest of m, n and k until the product has at most `flops` FLOPs, or until all three
+// are at most 512. Beyond 512, a size hardly affects the speed.
 static GemmShape probeOf(GemmShape shape, double flops) {
   while (shape.flops() > flops) {
     int64_t &wider = shape.m > shape.n ? shape.m : shape.n;
@@ -174,7 +174,7 @@ static void fillRandom(AlignedMemory &memory, int64_t elements, Storage storage)
                 size_t(std::min(period, elements - i) * width));
 }
 
-// Times run(product) for each library. Returns the fastest, with the seconds of its shortest run.
+// Times run(product) for each library. Returns the fastest library with its shortest time.
 template <typename Product, typename Shape, typename Run>
 Result<GemmChoice> GemmCache::fastest(const Shape &shape, const std::vector<GemmLibrary> &available,
                                       Run run) {
@@ -184,8 +184,8 @@ Result<GemmChoice> GemmCache::fastest(const Shape &shape, const std::vector<Gemm
     products.push_back(std::move(*product));
   }
   std::vector<double> seconds(products.size(), std::numeric_limits<double>::infinity());
-  // The first run of each library only warms up. Then all libraries run in each turn, so that other
-  // load on the machine slows all of them. Clearly slower ones are left out.
+  // The first run of each library only warms it up. Then all libraries run in each turn, so that
+  // other load on the machine slows all of them. Libraries 25% slower than the best are left out.
   double best = std::numeric_limits<double>::infinity();
   for (int turn = 0; turn <= kTimedRuns; ++turn)
     for (size_t i = 0; i < products.size(); ++i) {
@@ -218,13 +218,13 @@ Result<GemmChoice> GemmCache::measure(const GemmShape &shape,
   return choice;
 }
 
-// The maximum bytes of an operand of a timed group. A cache holds less, so that operands come from
-// memory, as those of experts do.
+// The maximum number of bytes of an operand of a timed group. It exceeds the caches, so that
+// operands come from memory, as those of experts do.
 static constexpr int64_t kProbeBytes = 64 << 20;
 
 Result<GemmChoice> GemmCache::measure(const GemmGroupShape &group,
                                       const std::vector<GemmLibrary> &available) {
-  // All timed parts have the same size, at least one row.
+  // All timed parts have the same m (or k), at least 1.
   GemmShape part = group.shape;
   int64_t &rows = group.split == GemmGroupShape::Split::M ? part.m : part.k;
   rows = std::max<int64_t>(1, rows / group.parts);

@@ -59,15 +59,15 @@ struct GemmPart {
   int64_t m, k;
 };
 
-// A group of products with different m or k, such as those of a layer's experts. The threads share
-// the blocks of all products, so that many small products are as fast as one large one.
+// A group of products with different m or k, such as those of a layer's experts. All threads share
+// the work on all products, so many small products are as fast as one large one.
 class GemmGroup {
 public:
   virtual ~GemmGroup() = default;
-  // If a part's k is 0, its d becomes 0, or keeps its value if the shape accumulates. The sum over
-  // all parts of m (Split::M) or of k (Split::K) must be at most that of the shape. Only one thread
-  // may call it at a time. Equal operands give equal bits; those of the packed kernels are the same
-  // as for a Gemm.
+  // If a part's k is 0, its d becomes 0, or keeps its value if the shape accumulates. The sum of m
+  // (Split::M) or of k (Split::K) over all parts must be at most the shape's. Only one thread may
+  // call run() at a time. Equal operands give equal bits. With the packed kernels, a GemmGroup
+  // gives the same bits as a Gemm.
   virtual void run(const std::vector<GemmPart> &parts) = 0;
   virtual std::string implementation() const = 0;
 };
@@ -108,7 +108,7 @@ public:
   Result<Gemm *> find(const GemmShape &shape);
   // Returns a product by `library`, which must be in libraries().
   Result<Gemm *> find(const GemmShape &shape, GemmLibrary library);
-  // Do the same for a group. Libraries are timed with parts of equal size.
+  // Both do the same for a group. Timing uses parts of equal size.
   Result<GemmGroup *> find(const GemmGroupShape &group);
   Result<GemmGroup *> find(const GemmGroupShape &group, GemmLibrary library);
   // Destroys all products that find() returned.

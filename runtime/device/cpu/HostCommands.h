@@ -15,21 +15,21 @@ struct GemmCommand {
   const char *a, *b, *bias; // `bias` is null if there is none
   char *d;
   const char *residual; // a matrix of d's shape that is added to the product, or null
-  // The number of products, and the bytes from the a (b, d) of a product to that of the next.
+  // The number of products, and distances in bytes from one product's a (b, d) to the next's.
   int64_t batch = 1, strideA = 0, strideB = 0, strideD = 0;
 
   void run() const;
 };
 
-// The products of a layer's experts. Expert e has the rows offsets[e] to offsets[e + 1] - 1, which
-// an earlier command computes.
+// The products of a layer's experts. Expert e has rows offsets[e] to offsets[e + 1] - 1. An earlier
+// command computes `offsets`.
 struct ExpertCommand {
   GemmGroup *gemms;
   const int32_t *offsets;
   const char *a, *b;
   char *d;
-  // Distances in bytes from one row to the next, for operands with rows of all experts, or from one
-  // matrix to the next, for operands with a matrix per expert. The other distance is 0.
+  // For an operand with rows of all experts: the bytes from one row to the next. For an operand
+  // with a matrix per expert: the bytes from one matrix to the next. The other number is 0.
   int64_t rowA, rowB, rowD, expertB, expertD;
   bool rowsAreDepth;           // true: an expert's number of rows is the k of its product; else m
   int64_t otherSize;           // k or m, whichever is equal for all experts

@@ -23,9 +23,9 @@ private:
 
 class HostMemory {
 public:
-  // Allocates all arenas of the plan, whose bytes are zero. The plan must outlive this object.
-  // Earlier, only functions that return a Result, and bytes(), may be called. Error: the machine
-  // has too little memory.
+  // Allocates all arenas of the plan and sets them to zero. The plan must outlive this object.
+  // Before this call, only bytes() and functions that return a Result may be called. Error: the
+  // machine has too little memory.
   Result<void> allocate(const PlanFile &file);
   // Returns the bytes of all arenas together.
   uint64_t bytes() const;

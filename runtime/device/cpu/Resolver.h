@@ -28,7 +28,7 @@ struct CommandFailed : std::runtime_error {
   ExitCode code;
 };
 
-// An async collective. `number` is its number in its queue.
+// An async collective. `number` counts the collectives of its queue.
 struct StartedCollective {
   uint64_t number = 0;
   std::chrono::steady_clock::time_point begin, end;
@@ -58,13 +58,13 @@ public:
   }
   Storage storage(uint32_t slice) const { return storageOf(memory.slice(slice).dtype()); }
 
-  // Makes the scratch memory of each thread at least `bytes` bytes long. One additional cache line
-  // lets the scratch memories of two threads start in different cache sets.
+  // Makes the scratch memory of each thread at least `bytes` bytes long. One more cache line per
+  // thread lets the memories of two threads start in different sets of the cache.
   void needScratch(size_t bytes) {
     scratchBytes = std::max(scratchBytes, int64_t((bytes + 4095) / 4096 * 4096 + 64));
     scratch.reserve(scratchBytes * threads);
   }
-  // Calls task(i, scratch) for every i in [0, tasks), on all threads, with scratch of the thread.
+  // Calls task(i, scratch) for every i in [0, tasks), on all threads, each with its own scratch.
   template <typename Task> void forTasks(int64_t tasks, Task task) {
 #pragma omp parallel for num_threads(threads) schedule(dynamic) if (tasks > 1)
     for (int64_t i = 0; i < tasks; ++i)

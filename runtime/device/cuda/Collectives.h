@@ -25,13 +25,13 @@ public:
   virtual ~Collectives() = default;
 
   // Enqueues a collective after all earlier commands of `stream` and all earlier collectives, and
-  // records `ended` after it. If byHost(), waits for the collective and ignores `ended`.
+  // records the event `ended` after it. If byHost(), waits for the collective and ignores `ended`.
   virtual Result<void> start(const CollectiveCall &call, CUstream stream, CUevent ended) = 0;
 
   // Returns true if the host takes part in collectives. No graph can then capture them.
   virtual bool byHost() const = 0;
 
-  // Returns an error, after abort(), if a collective has failed or cannot end without a lost rank.
+  // If a collective has failed or needs a lost rank to end, calls abort() and returns an error.
   virtual Result<void> check() { return {}; }
 
   // Ends the running collectives without a result. No others can be started.

@@ -60,8 +60,8 @@ struct CudaExecutable final : Executable {
   std::vector<Encoded> commands; // one per command of the function
   std::vector<Part> parts;
   bool captured = false;
-  // False before the first run of a function with collectives: NCCL then connects the GPUs, which
-  // must not be captured.
+  // False until a function with collectives has run once: NCCL then connects the GPUs, which must
+  // not be captured.
   bool mayCapture = false;
 };
 
@@ -108,7 +108,7 @@ public:
     executables.erase(&executable);
   }
 
-  // Waits until the GPU is idle. Aborts collectives if other ranks do not take part in them.
+  // Waits until the GPU is idle. Aborts collectives in which other ranks do not take part.
   void drain();
 
   DeviceInfo info(plan::DType computeDType) const override;
@@ -223,7 +223,7 @@ private:
   Result<void> checkMachine(const PlanFile &loaded) const;
   Result<void> openCollectives(const PlanFile &loaded);
   Result<void> allocate();
-  // Gives the staging buffers back when a copy ends. The next run of a function frees them.
+  // Gives a copy's staging buffers back to the device, which frees them when a function runs.
   struct GiveBack {
     CudaDevice *owner;
     void operator()(Staging *staging) const {
@@ -239,12 +239,12 @@ private:
   Result<void> capture(const CudaExecutable &executable, Part &part);
   // Launches the graph of a part. Returns false if there is none.
   Result<bool> launch(const Part &part);
-  // Waits by the driver's function `wait`. A collective of NCCL may wait for a lost rank for ever,
-  // so with NCCL it calls `query` repeatedly instead, and checks the ranks.
+  // Waits by the driver's function `wait`. With NCCL, a collective may wait for a lost rank for
+  // ever. So with NCCL it calls `query` repeatedly instead, and checks the ranks.
   template <typename Handle>
   Result<void> await(CUresult (*wait)(Handle), CUresult (*query)(Handle), Handle handle);
-  // While the result lives, other ranks see that this one waits for its device. Calls that enqueue
-  // work also need it: they wait if the driver's queue is full.
+  // While the result exists, other ranks see that this one waits for its device. Calls that enqueue
+  // work also need it, because they wait if the driver's queue is full.
   Progress::Wait waiting() const {
     return Progress::Wait(options.world ? &options.world->progress() : nullptr, "its device");
   }
@@ -273,7 +273,7 @@ private:
   // Returns an error if `result` or an earlier result is one.
   Result<void> checkWork(const Result<void> &result);
   Result<void> checkWork(CUresult result) { return checkWork(resultOf(result)); }
-  // The first `runs` runs of functions are complete.
+  // Records that the first `runs` runs of functions are complete.
   void setComplete(uint64_t runs) {
     std::lock_guard lock(workMutex);
     while (!pending.empty() && submitted - pending.size() < runs)
@@ -490,8 +490,8 @@ Result<void> CudaDevice::allocate() {
   return synchronize();
 }
 
-// Returns, per command, true if it is a collective whose Wait is in another part. A capture must
-// wait for all that it has started, and cannot wait for earlier work.
+// Returns a bool per command: true for a collective whose Wait is in another part. A capture must
+// wait for all work that it has started, and cannot wait for earlier work.
 static std::vector<bool> waitedForApart(const plan::Function &function,
                                         const std::vector<Part> &parts) {
   std::vector<bool> apart(function.commands()->size());
@@ -712,7 +712,7 @@ Result<bool> CudaDevice::initialize(int index, const HeldPart &part, uint64_t se
   const plan::Variable &variable = *plan->variables()->Get(uint32_t(index));
   const plan::Initializer *how = variable.initializer();
   const plan::Slice &slice = *plan->slices()->Get(variable.slice());
-  // Returns the address of `part` in a slice with the variable's layout.
+  // Returns the address of elements `part` in slice `of`, which has the variable's layout.
   auto addressOf = [&](const plan::Slice &of) {
     return addresses[of.arena()] + of.offset() + part.at * byteWidth(of.dtype());
   };

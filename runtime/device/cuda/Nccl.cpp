@@ -1,5 +1,5 @@
-// Collectives by NCCL. Those of all axes run on one stream, because NCCL requires the same order of
-// collectives on all ranks.
+// Collectives by NCCL. NCCL requires the same order of collectives on all ranks, so the collectives
+// of all axes run on one stream.
 #include "runtime/device/cuda/Collectives.h"
 
 #include "ground/support/Places.h"
@@ -26,8 +26,8 @@ constexpr int kOldest = NCCL_VERSION(2, 13, 4);
 // The maximum time until all ranks have joined a communicator.
 constexpr std::chrono::seconds kJoin{60};
 
-// A rank that has left the run in order took part in its last collectives. This rank's may still
-// end within this time.
+// A rank that has left the run took part in its last collectives. On this rank, they may still end
+// within this time.
 constexpr std::chrono::seconds kGrace{1};
 
 std::string versionText(int code) {
@@ -199,9 +199,9 @@ public:
   void abort() override {
     if (aborted.exchange(true))
       return;
-    // ncclCommAbort stops the collectives of a communicator, and then waits until no graph has one.
+    // ncclCommAbort stops the collectives of a communicator, and then waits until no graph has any.
     // A running graph may have collectives of several communicators, and can be destroyed only when
-    // all are stopped. So threads abort the communicators while this one destroys the graphs.
+    // all these are stopped. So threads abort the communicators while this one destroys the graphs.
     std::vector<std::thread> aborts;
     for (ncclComm_t &comm : comms)
       if (comm)

@@ -43,7 +43,7 @@ static std::vector<WayResult> resultsOf(const TwoWayProduct &command) {
           {&WayAddresses::result, columns, true}};
 }
 
-// Memory outside of the plan's arenas for trying a command. All experts have equally many rows.
+// Memory outside of the plan's arenas to try a command. Each expert gets the same number of rows.
 class ProductWays::Trial {
 public:
   static Result<Trial> prepare(const Driver &driver, const Gpu &gpu, const TwoWayProduct &command,
@@ -64,7 +64,7 @@ public:
       (void)driver->cuStreamSynchronize(stream);
   }
 
-  // Returns three rows of each needed result: the first, one between and the last.
+  // Returns three rows of each needed result: the first, one in between and the last.
   Result<std::vector<std::vector<double>>> results(const TwoWayProduct &command) const {
     const uint64_t m = command.shape.m;
     std::vector<std::vector<double>> copied;
@@ -242,9 +242,9 @@ static std::string payloadOf(const TwoWayProduct &command) {
   return fmt::format("{:016x} {:016x}", command.first->code, command.second->code);
 }
 
-// Returns a text about the first element that differs by more than rounding explains, or "". Each
-// way rounds up to three values to bf16, with a relative error of 2^-8 each. Where terms of a sum
-// cancel, the error is small compared with the other elements of the row.
+// Returns a text about the first element whose error rounding cannot explain, or "". Each way
+// rounds up to three values to bf16, with a relative error of 2^-8 each. If the terms of a sum
+// cancel, its error is compared with the root mean square of the row.
 static std::string difference(const std::vector<std::vector<double>> &found,
                               const std::vector<std::vector<double>> &expected) {
   for (size_t row = 0; row < found.size(); ++row) {

@@ -86,7 +86,7 @@ public:
   cublasLtMatmulAlgo_t algorithm{}; // the chosen algorithm
 
 private:
-  // Sets the address of the bias. cuBLASLt proposes algorithms for the alignment of this address.
+  // Sets the address of the bias. The proposals of cuBLASLt depend on its alignment.
   cublasStatus_t pointToBias(CUdeviceptr bias) const {
     return library.cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                                                   &bias, sizeof bias);
@@ -97,7 +97,7 @@ private:
   const Products::Library &library;
   ProductShape described;
   cublasLtMatmulDesc_t operation = nullptr;
-  // The layouts in cuBLASLt's order: `first` is that of the plan's b, `second` that of a.
+  // The layouts in cuBLASLt's order of operands: `first` is b's of the plan, `second` is a's.
   cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
 };
 
@@ -346,8 +346,8 @@ public:
     if (!convertFloats(plan::DType::F64, values.data(), dtype, bytes, values.size()) ||
         !convertFloats(dtype, bytes, plan::DType::F64, values.data(), values.size()))
       return failed("only floating-point matrices can be multiplied");
-    // These are the largest primes below 2^17, 2^18 and 2^19, the numbers of elements of the
-    // pattern.
+    // The largest primes below 2^17, 2^18 and 2^19. The pattern has these powers of two as its
+    // numbers of elements.
     period = width == 8 ? 131071 : width == 4 ? 262139 : 524287;
     for (auto [to, count, step] : {std::tuple(addresses.a, inputBytes, period * width),
                                    std::tuple(addresses.residual, residualBytes, residualPeriod()),
@@ -413,7 +413,7 @@ public:
 private:
   Trial(const Driver &driver, CUstream stream) : driver(&driver), stream(stream) {}
 
-  // Returns the period of the residual in bytes: a prime number of f64 or f32 elements.
+  // Returns after how many bytes the residual repeats: a prime number of f64 or f32 elements.
   uint64_t residualPeriod() const { return period == 131071 ? 131071 * 8 : 262139 * 4; }
 
   // Returns which of the batch x m rows of d are checked.
@@ -425,9 +425,9 @@ private:
   // Computes `expected` for a shape.
   //
   // A sum of k terms in f32 has an error of about sqrt(k) 2^-24 times the sum of the terms'
-  // absolute values; eight times that is allowed. Tensor cores also truncate sums of a few products
-  // to f32, and these errors do not cancel. On an H100, a sum of 32768 positive products of bf16
-  // had a relative error of 1.4e-4, which is k 2^-28; four times that is allowed.
+  // absolute values; eight times this error is allowed. Tensor cores also truncate sums of a few
+  // products to f32, and these errors do not cancel. On an H100, a sum of 32768 positive products
+  // of bf16 had a relative error of 1.4e-4, which is k 2^-28; four times this error is allowed.
   void expect(const ProductShape &shape) {
     if (!expected.empty() && expectedOf == shape)
       return;
@@ -482,8 +482,8 @@ private:
   // two rows are equal: an algorithm that confuses rows would otherwise pass the check.
   uint64_t period = 1;
 
-  // An element of a result that is checked. `row` is its number among the three rows; `allowed` is
-  // the maximum difference from `value`.
+  // An element of the result that is checked. `row` is its index in rowsOf(). `allowed` is the
+  // maximum difference from `value`.
   struct Expected {
     uint64_t row, column;
     double value, allowed;
@@ -529,9 +529,9 @@ GemmKey Products::keyOf(const ProductShape &shape) const {
                   shape.residual ? fmt::format("/{}", shape.alignC) : "", shape.workspaceBytes)};
 }
 
-// The number of proposals that are timed, and the times of the phases. A GPU lowers its clock under
-// load, on which the order of the algorithms depends. So the GPU works for kWarmSeconds before the
-// first timing, and for kHeatSeconds before each.
+// The number of proposals that are timed, and the seconds of each phase. A GPU lowers its clock
+// under load, and the clock affects which algorithm is fastest. So the GPU works for kWarmSeconds
+// before the first timing, and for kHeatSeconds before each.
 static constexpr int kCandidates = 8, kRounds = 3;
 static constexpr double kWarmSeconds = 0.5, kHeatSeconds = 3e-3, kRoundSeconds = 2e-3;
 

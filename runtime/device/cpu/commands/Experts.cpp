@@ -28,7 +28,7 @@ void probabilities(bool isSigmoid, const T *logits, int64_t count, Real *p) {
     p[e] /= sum;
 }
 
-// DeepSeek-V3's code also adds it to sums of sigmoids by which it divides.
+// Added to sums of sigmoids before a division by them, as in DeepSeek-V3's code.
 constexpr double kLeastSum = 1e-20;
 
 // The command Route (plan.fbs).
@@ -44,7 +44,7 @@ template <typename T> struct Router {
   Real *weights = at.address<Real>(op.weights());
   int32_t *experts = at.address<int32_t>(op.experts());
   Real *counts = at.address<Real>(op.counts()), *mass = at.address<Real>(op.mass());
-  // For each task: p of one row, and the sums of p over the rows of the task.
+  // For each task: p of the present row, and the sums over its rows of p, divided by p's sum.
   std::vector<Real> rows = std::vector<Real>(size_t(tasksOf(tokens) * count)), sums = rows;
 
   void operator()() {
@@ -206,7 +206,7 @@ Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::So
   const auto *experts = at.address<const int32_t>(op.experts());
   auto *offsets = at.address<int32_t>(op.offsets());
   auto *rows = at.address<int32_t>(op.rows()), *places = at.address<int32_t>(op.places());
-  // The scalar that holds this rank's number is stored as f32 or f64.
+  // The slice op.rank() holds this rank's number as f32 or f64.
   std::function<int64_t()> rank = [] { return int64_t(0); };
   if (op.rank() >= 0 && at.storage(uint32_t(op.rank())) == Storage::F64)
     rank = [from = at.address<const double>(op.rank())] { return int64_t(*from); };

@@ -25,7 +25,7 @@ void scatterColumns(const ScatterAddArgs &args, int64_t from, int64_t to) {
 } // namespace
 
 void scatterAdd(const ScatterAddArgs &args, int threads) {
-  // With a multiple of kStep columns, each thread writes whole cache lines.
+  // Each thread gets a multiple of kStep columns, and so writes whole cache lines.
   constexpr int64_t kStep = 16;
   const int64_t steps = (args.columns + kStep - 1) / kStep;
   const int64_t parts = std::min<int64_t>(threads, steps);

@@ -1,4 +1,4 @@
-// Divides the products of a group among threads, and wraps the products of a library.
+// Divides the products of a group among threads, and computes products by a library.
 #pragma once
 
 #include "runtime/device/cpu/gemm/Implementations.h"
@@ -11,13 +11,13 @@
 
 namespace lmc::cpu {
 
-// `rows` rows and `columns` columns of the d of one part, starting at element (row, column).
+// A block of one part's d: `rows` x `columns` elements, the first of which is (row, column).
 struct GemmBlock {
   const GemmPart *part;
   int64_t row, rows, column, columns;
 };
 
-// The maximum size of a block. The first row of every block is a multiple of `rowUnit`.
+// The maximum size of a block. The first row of each block is a multiple of `rowUnit`.
 struct BlockSizes {
   int64_t rows, columns, rowUnit;
 };
@@ -68,8 +68,8 @@ private:
 };
 
 // Calls block(GemmBlock, next) for all blocks of products with k > 0, on all threads. `next` is the
-// block that the thread will probably compute next, or null. Sets the other blocks to 0, unless the
-// shape accumulates.
+// block that the thread will probably compute next, or null. Sets blocks of products with k = 0 to
+// zero, unless the shape accumulates.
 template <typename Block>
 void forBlocks(const GemmShape &shape, const std::vector<GemmBlock> &blocks, int threads,
                Block block) {

@@ -33,9 +33,9 @@ std::string oneDnnVersion();
 std::unique_ptr<Gemm> makePackedGemm(const GemmShape &shape, int threads, PackedBuffers &buffers,
                                      const KernelSet &set = kernelSet());
 
-// The sizes of the blocks of a packed product. kPackedDepth x panelColumns packed elements of b
-// stay in the first-level cache, kPackedRows x kPackedDepth of a in the second. kPackedRows is a
-// multiple of every kernel's panelRows. kPackedDepth affects the order of the sum over k.
+// The sizes of the blocks of a packed product. Of b, kPackedDepth x panelColumns packed elements
+// stay in the first-level cache; of a, kPackedRows x kPackedDepth in the second-level cache.
+// kPackedRows is a multiple of every kernel's panelRows. kPackedDepth affects the order of the sum.
 inline constexpr int64_t kPackedRows = 96, kPackedDepth = 256;
 
 // Returns `depth` rounded up to a multiple of the kernels' depthUnit.
@@ -58,9 +58,9 @@ struct Mkl {
   int (*setThreads)(int threads);
 };
 
-// Loads MKL's libmkl_rt.so at the first call: LMC_MKL is its path, or "none". By default it is
-// searched where pip installs it beside lmc, in the Python environment of `./dev setup`, and where
-// the system's loader looks. Returns null if there is none. Error: LMC_MKL names no such library.
+// Loads MKL's libmkl_rt.so at the first call. The environment variable LMC_MKL is its path, or
+// "none". By default it is searched beside lmc (from pip), in the environment of `./dev setup`, and
+// where the system's loader looks. Returns null if not found. Error: LMC_MKL names no such library.
 Result<const Mkl *> openMkl();
 bool mklHas(const Mkl &mkl, const GemmShape &shape);
 // Returns a function that computes a product by MKL on `threads` threads.

@@ -86,7 +86,7 @@ Result<const Mkl *> open() {
       return unusable("this library lacks functions of libmkl_rt.so");
     return nullptr;
   }
-  // Selects this program's OpenMP runtime and 32-bit sizes. Both calls must come first.
+  // Select this program's OpenMP runtime and 32-bit sizes. MKL must get both calls first.
   setThreading(kThreadingGnu);
   setInterface(kInterfaceLp64);
   // Results then have equal bits in every run, for any alignment of the operands.

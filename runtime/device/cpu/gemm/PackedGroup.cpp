@@ -14,7 +14,7 @@ public:
               PackedBuffers &buffers)
       : setName(set.name), shape(group.shape), input(set.gemm[int(shape.input)]),
         output(set.gemm[int(shape.output)]), threads(threads), buffers(buffers),
-        // The kernels keep no sums in bf16.
+        // For a bf16 d the sums are in a buffer: the kernels keep no sums in bf16.
         direct(shape.output != Storage::BF16), sizes{kTall, direct ? kWide : kWide / 2,
                                                      input.panelRows},
         blocks(group, threads, sizes) {
@@ -37,8 +37,8 @@ public:
   std::string implementation() const override { return fmt::format("packed {}", setName); }
 
 private:
-  // Returns true if Sums::Stream shall write a block of d: if one call of the kernel completes each
-  // sum, and the results of all parts together are larger than the caches.
+  // Returns true if a block of d is written by Sums::Stream. Then one call of the kernel completes
+  // each sum, and the results of all parts together are larger than the caches.
   bool streams(const GemmBlock &block) const {
     constexpr int64_t kLine = 64;
     const int64_t row = shape.n * int64_t(input.arithmeticWidth);
@@ -46,8 +46,8 @@ private:
            row % kLine == 0 && reinterpret_cast<uintptr_t>(block.part->d) % kLine == 0;
   }
 
-  // Returns the part of b that is packed next: that for `block`, from index `first` of dimension k
-  // on. It is fetched into the second-level cache while `tiles` tiles are computed.
+  // Returns the part of b that `block` needs next, from index `first` of dimension k on. It is
+  // fetched into the second-level cache while `tiles` tiles are computed.
   Prefetch ahead(const GemmBlock &block, int64_t first, int64_t tiles) const {
     const int64_t k = block.part->k, depth = std::min(kPackedDepth, k - first);
     const int64_t width = elementBytes(shape.input), leading = shape.transposeB ? k : shape.n;
@@ -100,8 +100,8 @@ private:
                     shape.accumulate});
   }
 
-  // The maximum rows and columns of a block of d. It and its panels of b stay in the second-level
-  // cache.
+  // The maximum number of rows and of columns of a block of d. The block and its panels of b stay
+  // in the second-level cache.
   static constexpr int64_t kTall = 384, kWide = 512;
   // Results of at least this many bytes are streamed. Most third-level caches are smaller.
   static constexpr int64_t kStreamedBytes = 32 << 20;

@@ -4,9 +4,9 @@
 //
 // A task is one block of kQueries queries of one head. It loops over blocks of keys. For each query
 // q it keeps the largest score m, the sum l of exponentials and the unnormalised output O. A block
-// of keys k_j changes them to m', l' and O':
-//   s_j = scale q.k_j          m' = max(m, max_j s_j)      a = exp(m - m')
-//   l' = a l + sum_j exp(s_j - m')        O' = a O + sum_j exp(s_j - m') v_j
+// of keys k_j and values v_j changes them to m', l' and O':
+//   s_j = scale q.k_j          m' = max(m, max_j s_j)      c = exp(m - m')
+//   l' = c l + sum_j exp(s_j - m')        O' = c O + sum_j exp(s_j - m') v_j
 // Queries, scores and output are stored transposed, with queries in the lanes of a register. The
 // maximum and the sum then need no operation across lanes, and the elements of K and V are
 // broadcast directly from memory. Scores are divided by ln 2, so that each exponential is 2^x.
@@ -24,8 +24,8 @@ constexpr double kLowestScore = -1e30;
 constexpr double kLog2E = 1.4426950408889634074;
 constexpr double kLn2 = 0.69314718055994530942;
 
-// The scratch memory of one task. The comments give shapes: `lanes` is the number of lanes of two
-// vector registers, a panel is that many queries, and `leading` is the length of a padded row.
+// The scratch memory of one task. The comments give shapes. `lanes` is the number of lanes of two
+// vector registers. A panel is `lanes` queries. `leading` is the length of a padded row.
 template <typename R> struct ForwardScratch {
   R *queries;       // [panel][headDim][lanes]: q times scale / ln 2
   R *output;        // [panel][headDim][lanes], unnormalised
@@ -110,8 +110,8 @@ static void attentionRun(const AttentionArgs &args, int64_t task, void *memory) 
     copyBlock(v + key * args.vPitch, args.vPitch, keys, headDim, headDim, scratch.values,
               scratch.leading);
     for (int64_t panel = 0; panel < panels; ++panel) {
-      // The panel's queries are [low, high]. Only keys [from, to) of the block are seen by at least
-      // one of them.
+      // The panel has queries low to high. None of them sees a key of the block outside of [from,
+      // to).
       const int64_t low = first + panel * kLanes;
       const int64_t high = lesser(low + kLanes, seq) - 1;
       const int64_t to = lesser(keys, high + 1 - key);

@@ -32,8 +32,8 @@ struct AttentionGradArgs : AttentionArgs {
   const float *cos = nullptr, *sin = nullptr;
 };
 
-// The kernels of one storage type. tasks() returns the number of tasks, and run() computes one of
-// them. `scratch` has scratchBytes() bytes, and is aligned to 64 bytes. The other three functions
+// The kernels of one storage type. tasks() returns the number of tasks, and run() computes one
+// task. `scratch` has scratchBytes() bytes, and is aligned to 64 bytes. The functions with `grad`
 // do the same for the gradient.
 struct AttentionKernels {
   int64_t (*tasks)(const AttentionArgs &args);

@@ -81,8 +81,8 @@ void prepareRows(const AttentionGradArgs &args, const T *out, const T *dout, con
   }
 }
 
-// Computes, for sequence `batch`, the first key that each query sees, and for each key one past the
-// last query that sees it. Both lists ascend.
+// For sequence `batch`, computes the first key that each query sees, and 1 + the last query that
+// sees each key. Both lists ascend.
 void findVisible(const AttentionGradArgs &args, int64_t batch, int32_t *firstKeys,
                  int32_t *queryEnds) {
   int32_t largest = 0;
@@ -136,7 +136,7 @@ static void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *
   const int64_t batch = task / args.kvHeads, kvHead = task % args.kvHeads;
   const int64_t outLeading = args.heads * headDim;
   const int64_t sumLeading = kSeparateSum ? outLeading : args.dqPitch;
-  // The first element of this task's heads in a tensor.
+  // Return the index of the first element of this task's heads in a tensor.
   auto queryStart = [&](int64_t pitch) {
     return batch * seq * pitch + kvHead * group * headDim;
   };
@@ -185,15 +185,15 @@ static void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *
                   scratch.queries, leading);
         copyBlock(dout + query * outLeading + member * headDim, outLeading, queries, headDim,
                   padded, scratch.outputGrad, leading);
-        // Query r of the block sees the keys firstColumn(r) to r + ahead. In P, dP and dS, a row is
-        // a query and a column is a key.
+        // Query r of the block sees the block's keys firstColumn(r) to r + ahead. P, dP and dS have
+        // one row per query and one column per key.
         const int64_t ahead = query - key;
         auto firstColumn = [&](int64_t row) {
           return greater(0, scratch.firstKeys[query + row] - key);
         };
         const bool masked = ahead < keys - 1 || firstColumn(queries - 1) > 0 || keys != paddedKeys;
 
-        // Register tiles of P and dP in which no query sees a key are not computed.
+        // A register tile of P and dP is left out if none of its queries sees one of its keys.
         auto seen = [&](int64_t row, int64_t rows, int64_t column, int64_t columns) {
           bool causal = column <= row + rows - 1 + ahead;
           return DepthRange{0, headDim, causal && column + columns > firstColumn(row)};

@@ -1,9 +1,9 @@
 // The CPU kernels of this program: attention, its gradient, and a packed matrix product.
 //
 // Every source file of this folder is compiled once per instruction set
-// (runtime/device/layer.cmake), each time into another namespace. Of the C++ library, these files
-// include only <cstdint>, <cstddef> and <cstring>: the linker could take the copy of an inline
-// function that was compiled for wide vectors for the whole program.
+// (runtime/device/layer.cmake), each time into another namespace. From the C++ library, these files
+// include only <cstdint>, <cstddef> and <cstring>. Other headers have inline functions, and the
+// linker could use a copy compiled for wide vectors in the whole program.
 //
 // No kernel starts threads. Work is divided into tasks, whose results do not depend on threads.
 #pragma once
@@ -35,7 +35,7 @@ struct StoreArgs {
 };
 
 // Memory that will be read soon: `rows` rows of `bytes` bytes, `leading` bytes apart. Before each
-// tile of a product, step() fetches `linesPerTile` cache lines into the second-level cache.
+// tile of a product, step() fetches `linesPerTile` cache lines of it into the second-level cache.
 struct Prefetch {
   const char *at = nullptr;
   int64_t leading = 0, rows = 0, bytes = 0, linesPerTile = 0;
@@ -53,8 +53,8 @@ struct Prefetch {
   }
 };
 
-// Says whether a product overwrites d or adds to it. Stream: it overwrites, and writes past the
-// caches. This is for a d that is larger than the caches, whose rows are whole cache lines.
+// Says whether a product overwrites d (Replace) or adds to it. Stream overwrites d, and writes past
+// the caches: d must be larger than the caches, and its rows must be whole cache lines.
 enum class Sums { Replace, Add, Stream };
 
 // The functions of the packed matrix product A B for one storage type. A is packed in panels of

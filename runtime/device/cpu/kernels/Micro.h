@@ -16,13 +16,13 @@
 
 namespace lmc::cpu::LMC_ISA {
 
-// Of 16 (32) registers, 12 (24) hold sums: enough to hide the latency of a fused multiply-add.
+// Sums fill 12 of 16 registers (24 of 32). So many hide the latency of a fused multiply-add.
 inline constexpr int kTileRows = kRegisters == 32 ? 12 : 6;
 template <typename R> inline constexpr int kTileColumns = 2 * kWidth<R>;
 
 enum class Layout { RowMajor, ColumnMajor };
 
-// Computes one register tile. Inlining would repeat the code of all tile shapes at every use.
+// Computes one register tile. It is not inlined: every use would repeat all tile shapes' code.
 template <typename R, Layout kLayout, int kRows, int kVectors>
 __attribute__((noinline)) void tile(int64_t depth, const R *a, int64_t lda, const R *b, int64_t ldb, R *c,
                      int64_t ldc, bool add) {
@@ -74,7 +74,7 @@ template <typename R> LMC_INLINE void streamTile(const R *from, R *c, int64_t ld
 #endif
 }
 
-// After it, other threads see what streamTile() wrote.
+// After endStream(), other threads see what streamTile() wrote.
 LMC_INLINE void endStream() {
 #if defined(__AVX512F__)
   _mm_sfence();
@@ -95,9 +95,9 @@ LMC_INLINE void tileOf(int rows, int64_t depth, const R *a, int64_t lda, const R
   }
 }
 
-// Computes the product of packed panels. Calls tile(rows, a, b, c, ldc, add) for each tile of C; a
-// and b are the first elements of the tile's panels. `depth` is the number of packed elements in a
-// row of a panel of A, or a column of a panel of B.
+// Computes the product of packed panels. Calls tile(rows, a, b, c, ldc, add) for each tile of C;
+// `a` and `b` are the first elements of the tile's panels. `depth` is the number of packed elements
+// in a row of a panel of A, or a column of a panel of B.
 template <typename Packed, typename R, typename Tile>
 LMC_INLINE void multiplyPanels(const Packed *a, const Packed *b, int64_t rows, int64_t columns,
                                int64_t depth, R *c, int64_t ldc, Sums mode, Prefetch &prefetch,
@@ -133,8 +133,8 @@ LMC_INLINE void multiplyPanels(const Packed *a, const Packed *b, int64_t rows, i
     endStream();
 }
 
-// The indices [first, last) of the depth over which a tile is summed. If `wanted` is false, the
-// tile is not written.
+// A tile is summed over the indices [first, last) of the depth. If `wanted` is false, the tile is
+// not written.
 struct DepthRange {
   int64_t first, last;
   bool wanted = true;

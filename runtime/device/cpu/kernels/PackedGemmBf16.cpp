@@ -1,5 +1,5 @@
-// The packed product of bf16 matrices by the instruction VDPBF16PS (AVX512_BF16), which adds two
-// products of bf16 to each of 16 sums in f32. It treats subnormal numbers as zeros.
+// The packed product of bf16 matrices by the instruction VDPBF16PS (AVX512_BF16). The instruction
+// adds two products of bf16 to each of 16 sums in f32, and treats subnormal numbers as zeros.
 //
 // Elements are packed in pairs: the elements k and k + 1, with even k, of one row of A or of one
 // column of B. A panel of A is [depth / 2][kTileRows] pairs, a panel of B [depth / 2][32] pairs.
@@ -30,8 +30,8 @@ template <int Leading>
 LMC_INLINE void transposePairs(const Bf16 *from, int64_t leading, int64_t rows, int64_t depth,
                                uint32_t *to) {
   int64_t k = 0;
-  // With fewer rows than pairs in a register, a store also writes zeros to the next k, which later
-  // stores overwrite.
+  // If a register has more pairs than there are rows, a store also writes zeros after them. The
+  // store of the next k overwrites these zeros.
   if (rows == (Leading < kPairs ? Leading : kPairs))
     for (; k + kPairs <= depth / 2; k += kPairs) {
       V<float> square[kPairs];
