@@ -9,13 +9,13 @@
 
 namespace lmc {
 
-// Limits for the time in which a rank makes no progress.
+// Limits for the time that a rank may spend without progress.
 struct StallLimits {
   // For a rank that reads data or computes: max(seconds, steps * stepSeconds) seconds, with the
   // stepSeconds of limitOf(). For a rank that measures links: `seconds`.
   double seconds = 10, steps = 3;
-  // The limit in seconds for other activities, such as a save; for all but the measuring of links
-  // as long as stepSeconds is not known; and for all ranks, if all of them wait.
+  // The limit in seconds in all other cases: for another activity, such as a save; as long as
+  // stepSeconds is not known; or if all ranks wait.
   double otherSeconds = 1800;
 };
 

@@ -9,7 +9,7 @@
 
 namespace lmc {
 
-// Windows of the tokens of one file. Positions behind the last piece of a window are padding.
+// The windows of a file's tokens. Positions after the last piece of a window are padding.
 struct PackedWindows {
   // Consecutive tokens of a document.
   struct Piece {

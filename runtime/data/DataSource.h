@@ -43,7 +43,7 @@ struct DataOptions {
   std::string key;                      // setting for error texts: "data.train", "data.source"
   DataFormat format = DataFormat::Auto; // format of files without a header
   uint64_t sequenceLength = 0;          // tokens per row
-  // Number of tokens that a shuffle keeps together, a multiple of sequenceLength (0: equal).
+  // Tokens that a shuffle keeps together: a multiple of sequenceLength, or 0 for sequenceLength.
   uint64_t shuffleBlock = 0;
   uint32_t vocabSize = 0; // every token id must be smaller
   uint64_t seed = 0;

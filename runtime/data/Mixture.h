@@ -31,7 +31,7 @@ public:
   uint64_t perPeriod(uint32_t source) const { return shares[source]; }
 
 private:
-  // count() starts at an entry of `counts`, and counts at most kStride - 1 blocks itself.
+  // `counts` has an entry every kStride blocks. count() itself counts only the blocks since then.
   static constexpr uint64_t kStride = 256;
 
   std::vector<uint64_t> shares;  // blocks of each source in a period

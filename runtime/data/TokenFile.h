@@ -43,8 +43,8 @@ Result<DataFormat> parseDataFormat(std::string_view name);
 // One token file. It must not change while it is open. Several threads may read it.
 class TokenFile {
 public:
-  // Errors: the file is missing, empty or truncated; its size is odd; it has 4 KiB of zeros; it has
-  // no header, and its tokens seem not to be uint16.
+  // Errors: the file is missing, empty or truncated; its size is no multiple of a token's; it has 4
+  // KiB of zeros; it has no header, and its tokens seem not to be uint16.
   static Result<std::unique_ptr<TokenFile>> open(const std::string &path,
                                                  DataFormat format = DataFormat::Auto);
 
@@ -61,7 +61,7 @@ public:
   uint32_t tokenBytes() const { return infoOf(idType).bytes; }
   // Returns the id of the token that ends documents; -1: none or unknown.
   int32_t endOfDocument() const { return separator; }
-  // Returns the bytes of text of each id, or kUnknownBytes; empty if the file does not have them.
+  // Returns the number of bytes of each id's text, or kUnknownBytes; empty if not in the file.
   Result<std::vector<uint16_t>> bytesOfTokens() const;
   // Returns true if the file says where its documents start.
   bool hasDocuments() const { return table > 0 || index; }

@@ -48,7 +48,7 @@ inline constexpr char kLmcTokenMagic[8] = {'L', 'M', 'C', 'T', 'O', 'K', 'E', 'N
 inline constexpr uint32_t kLmcTokenVersion = 1;
 inline constexpr uint32_t kLmcBytesVersion = 2;
 inline constexpr uint32_t kLmcTokenizerVersion = 3;
-// LmcTokenHeader::tokenizer of a file whose tokens are bytes: XXH64, seed 0, of "bytes".
+// LmcTokenHeader::tokenizer if each token is one byte: XXH64, seed 0, of "bytes".
 inline constexpr uint64_t kBytesAsTokens = 0x2d83aaba506794c4;
 // Stands for the number of bytes of a token that has different texts, such as an unknown character.
 inline constexpr uint16_t kUnknownBytes = 0xffff;

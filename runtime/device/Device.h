@@ -27,7 +27,7 @@ struct DeviceInfo {
   std::string peakSource;   // where peakFlops comes from
   uint64_t memoryBytes = 0;
   uint64_t freeBytes = 0; // free memory at the time of the call; GPU only
-  // One line for each difference from the plan's description of the device. None changes a result.
+  // One line for each difference from the plan's description of the device. Results do not change.
   std::vector<std::string> remarks;
 };
 
@@ -57,7 +57,7 @@ public:
   virtual ~Executable() = default;
 };
 
-// When a command began, in seconds after the function's run, and how many seconds it took.
+// A command's start, in seconds after the start of the function's run, and its duration.
 struct CommandTime {
   double start = 0, seconds = 0;
 };
@@ -115,16 +115,16 @@ public:
   // begun. An async collective may still run then.
   using AfterCommand = std::function<Result<void>(uint32_t command)>;
 
-  // Runs a recorded function as submit() does, but command by command, and waits for it. Returns
-  // the times of the commands. They include the time that `after` takes, which may copy from the
-  // device. Errors: those of wait(), or the first error that `after` returns.
+  // Runs a recorded function as submit() does, but command by command, and waits for it. `after`
+  // may copy from the device. Returns the times of the commands, including the time in `after`.
+  // Errors: those of wait(), or the first error that `after` returns.
   virtual Result<std::vector<CommandTime>> submitTimed(Executable &executable,
                                                        const AfterCommand &after = nullptr) = 0;
 
   // Allocates host memory. All bytes are zero.
   virtual Result<std::unique_ptr<HostBuffer>> hostBuffer(uint64_t bytes) = 0;
 
-  // Enqueue a copy to an arena from a host buffer, from its byte `offset` on, or back. The host
+  // Enqueue a copy from a host buffer, from its byte `offset` on, to an arena, or back. The host
   // must not change uploaded bytes, nor use downloaded ones, until it has waited for a later mark.
   // Error: a range is out of bounds.
   virtual Result<void> upload(const ArenaRange &to, const HostBuffer &from, uint64_t offset) = 0;
@@ -152,9 +152,9 @@ public:
     return false;
   }
 
-  // Copy `bytes` bytes from host memory to a slice, or back; the slice's begin at byte `offset`.
-  // The copy begins after all earlier work, and is complete when the call returns. Several threads
-  // may call copyIn() at the same time for disjoint bytes.
+  // Copy `bytes` bytes from host memory to a slice, from its byte `offset` on, or back. The copy
+  // begins after all earlier work, and is complete when the call returns. Several threads may call
+  // copyIn() at the same time for disjoint bytes.
   virtual Result<void> copyIn(int slice, const void *source, uint64_t bytes,
                               uint64_t offset = 0) = 0;
   virtual Result<void> copyOut(int slice, void *target, uint64_t bytes, uint64_t offset = 0) = 0;

@@ -47,8 +47,8 @@ struct GemmChoice {
 
 class GemmChoices {
 public:
-  // With `measures`, devices time the implementations of each product without a choice. Otherwise
-  // they take a fixed choice, and the cache is not used.
+  // If `measures` is true, devices time all implementations of each product that has no choice.
+  // Otherwise they take a fixed choice, and the cache is not used.
   explicit GemmChoices(bool measures) : measuring(measures) {}
 
   bool measures() const { return measuring; }
@@ -71,7 +71,7 @@ public:
   // Adds the measured choices to the file. Other processes may do so at the same time. A failure is
   // only a warning.
   void writeCache(const std::string &path);
-  // Writes the choices in use, those of other ranks, and all others that readRun() read.
+  // Writes the choices in use, those of other ranks, and all choices that readRun() read.
   Result<void> writeRun(const std::string &path) const;
 
   // A choice in use: one that find() returned or add() recorded.

@@ -93,7 +93,7 @@ bool RendezvousHub::serve(Socket socket) {
       server.thread.join();
     return server.ended;
   });
-  // Ranks are admitted fast. If too many connections wait, the oldest is none of a rank.
+  // Ranks are admitted fast: if too many connections wait, the oldest is not that of a rank.
   if (strangers.size() >= members.size() + kStrangers) {
     strangers.front()->shutdown();
     strangers.pop_front();
@@ -285,7 +285,7 @@ std::string RendezvousHub::stalled() const {
                      stall->rank, member.host, stall->seconds, describe(member.state));
 }
 
-// Only the first failure counts: it causes the others.
+// Only the first failure counts, because it causes the later ones.
 void RendezvousHub::fail(const std::string &text) {
   std::lock_guard lock(mutex);
   if (!failure.empty())

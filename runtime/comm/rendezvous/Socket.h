@@ -28,8 +28,8 @@ public:
   }
   ~Socket(); // closes the socket
 
-  // Listens at `host`, an address or a name of this machine. Of a name's addresses, prefers one
-  // that is not the loopback device's.
+  // Listens at `host`, an address or a name of this machine. If a name has several addresses,
+  // prefers one that is not the loopback device's.
   static Result<Socket> listenAt(const std::string &host, int port);
 
   // Connects to `host`. If nothing answers, tries again until `deadline`. `from` is the local
@@ -76,7 +76,7 @@ struct Interface {
   std::string name, address; // "eth0", and its numerical address
 };
 
-// Returns the network interface with this name or address. Error: lists all interfaces.
+// Returns the network interface with this name or address. The Error lists all interfaces.
 Result<Interface> findInterface(const std::string &nameOrAddress);
 
 } // namespace lmc

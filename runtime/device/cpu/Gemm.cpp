@@ -104,8 +104,8 @@ Result<std::unique_ptr<GemmGroup>> GemmCache::make(const GemmGroupShape &group,
 }
 
 template <typename Shape> Result<GemmLibrary> GemmCache::choose(const Shape &shape) {
-  // Without timing, the packed kernels are used. Their results have the same bits for any number of
-  // threads. With oneDNN 2.6 they often differ, because threads divide the sum over k.
+  // Without timing, the packed kernels are used, because the bits of their results do not depend on
+  // the number of threads. Those of oneDNN 2.6 often do: its threads divide the sum over k.
   const GemmLibrary fixed = GemmLibrary::Packed;
   if (!choices)
     return fixed;
@@ -224,7 +224,7 @@ static constexpr int64_t kProbeBytes = 64 << 20;
 
 Result<GemmChoice> GemmCache::measure(const GemmGroupShape &group,
                                       const std::vector<GemmLibrary> &available) {
-  // All timed parts have the same m (or k), at least 1.
+  // All timed parts have equal sizes, and an m (Split::M) or k (Split::K) of at least 1.
   GemmShape part = group.shape;
   int64_t &rows = group.split == GemmGroupShape::Split::M ? part.m : part.k;
   rows = std::max<int64_t>(1, rows / group.parts);

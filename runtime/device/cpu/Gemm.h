@@ -45,7 +45,7 @@ std::string describe(const GemmShape &shape);
 class Gemm {
 public:
   virtual ~Gemm() = default;
-  // Only one thread may call it at a time, with as many OpenMP threads as when the product was
+  // Only one thread may call run() at a time, with as many OpenMP threads as when the product was
   // made. Equal operands give equal bits.
   virtual void run(const void *a, const void *b, void *d, const void *bias) = 0;
   // Returns a name for reports: "oneDNN gemm:jit", "packed x86-64-v3".
@@ -108,7 +108,7 @@ public:
   Result<Gemm *> find(const GemmShape &shape);
   // Returns a product by `library`, which must be in libraries().
   Result<Gemm *> find(const GemmShape &shape, GemmLibrary library);
-  // Both do the same for a group. Timing uses parts of equal size.
+  // Both functions do the same for a group. Timing uses parts of equal size.
   Result<GemmGroup *> find(const GemmGroupShape &group);
   Result<GemmGroup *> find(const GemmGroupShape &group, GemmLibrary library);
   // Destroys all products that find() returned.

@@ -97,8 +97,8 @@ private:
   std::array<CollectiveQueue, 2> queues; // declared after `memory`, so destroyed before it
 };
 
-// Returns `command`, whose body is `op`, ready to run. The files of commands/ have a specialisation
-// for each type of command. May throw std::bad_alloc.
+// Makes `command` ready to run; `op` is its body. The files of commands/ have a specialisation for
+// each type of command. May throw std::bad_alloc.
 template <typename Body>
 Result<BoundCommand> resolve(Resolver &at, const plan::Command &command, const Body &op);
 

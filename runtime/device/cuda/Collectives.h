@@ -34,7 +34,7 @@ public:
   // If a collective has failed or needs a lost rank to end, calls abort() and returns an error.
   virtual Result<void> check() { return {}; }
 
-  // Ends the running collectives without a result. No others can be started.
+  // Ends the running collectives without a result. No collective can be started afterwards.
   virtual void abort() {}
 };
 

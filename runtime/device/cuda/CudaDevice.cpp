@@ -270,7 +270,7 @@ private:
     return failed("the GPU failed: {}", driver.text(result));
   }
 
-  // Returns an error if `result` or an earlier result is one.
+  // Returns an error if `result`, or the result of earlier work, is an error.
   Result<void> checkWork(const Result<void> &result);
   Result<void> checkWork(CUresult result) { return checkWork(resultOf(result)); }
   // Records that the first `runs` runs of functions are complete.

@@ -87,7 +87,7 @@ Result<uint64_t> Gpu::freeBytes() const {
 
 namespace {
 
-// From nvml.h of NVIDIA's management library, which the driver has without its header.
+// From nvml.h of NVIDIA's management library. The driver has the library without this header.
 struct ProcessInfo { // nvmlProcessInfo_v2_t
   unsigned pid;
   unsigned long long usedGpuMemory;

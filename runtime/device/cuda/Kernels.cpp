@@ -93,7 +93,7 @@ Result<void> Kernels::check(const Driver &driver, const plan::Kernel &planned,
                                   plannedValue, what, reported));
   };
   compare("registers", planned.registers(), registers);
-  // All shared memory of a plan's kernels is dynamic, so none must be fixed.
+  // A plan gives kernels only dynamic shared memory, so the fixed part must be 0 bytes.
   compare("bytes of fixed shared memory", 0, fixedShared);
   compare("bytes of local memory", planned.stack_bytes(), local);
   if (planned.blocks_per_sm() > 0)

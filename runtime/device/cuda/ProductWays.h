@@ -17,7 +17,7 @@ struct TwoWayProduct {
   enum class Kind { Forward, Gradient, Experts }; // LinearSwiglu, SwigluLinearGrad, ExpertLinear
 
   Kind kind = Kind::Forward;
-  // The shape of cuBLASLt's product. For Experts, m is the rows of all experts together.
+  // The shape of cuBLASLt's product. For Experts, m is the number of rows of all experts.
   ProductShape shape;
   bool both = false;    // as in plan.fbs
   uint64_t experts = 0;

@@ -358,8 +358,8 @@ public:
     return {};
   }
 
-  // Runs an algorithm once. Returns the reason why it cannot be used, or "": it does not run, or
-  // one of 24 elements of the result is wrong. Error: the GPU failed.
+  // Runs an algorithm once, and checks 24 elements of the result. Returns the reason why the
+  // algorithm cannot be used, or "". Error: the GPU failed.
   Result<std::string> tryOut(const Product &product, const cublasLtMatmulAlgo_t &algorithm) {
     const ProductShape &shape = product.shape();
     const uint64_t width = byteWidth(shape.output), rowBytes = shape.n * width;

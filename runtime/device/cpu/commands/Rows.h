@@ -43,7 +43,7 @@ template <typename Task> void inParallel(int threads, int64_t tasks, Task task) 
 constexpr int64_t kRowsPerTask = 64;
 inline int64_t tasksOf(int64_t rows) { return (rows + kRowsPerTask - 1) / kRowsPerTask; }
 
-// Runs row(i) for every row i. A task has kRowsPerTask rows.
+// Runs row(i) for every row i. One task runs kRowsPerTask rows.
 template <typename Row> void forRows(int threads, int64_t rows, Row row) {
   inParallel(threads, tasksOf(rows), [&](int64_t task) {
     const int64_t end = std::min(rows, (task + 1) * kRowsPerTask);

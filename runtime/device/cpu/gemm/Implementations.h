@@ -59,8 +59,8 @@ struct Mkl {
 };
 
 // Loads MKL's libmkl_rt.so at the first call. The environment variable LMC_MKL is its path, or
-// "none". By default it is searched beside lmc (from pip), in the environment of `./dev setup`, and
-// where the system's loader looks. Returns null if not found. Error: LMC_MKL names no such library.
+// "none". By default, searches where pip installs MKL beside lmc, in the environment of `./dev
+// setup` and where the system's loader looks. Null: not found. Error: LMC_MKL is wrong.
 Result<const Mkl *> openMkl();
 bool mklHas(const Mkl &mkl, const GemmShape &shape);
 // Returns a function that computes a product by MKL on `threads` threads.

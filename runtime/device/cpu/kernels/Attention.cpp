@@ -110,8 +110,7 @@ static void attentionRun(const AttentionArgs &args, int64_t task, void *memory) 
     copyBlock(v + key * args.vPitch, args.vPitch, keys, headDim, headDim, scratch.values,
               scratch.leading);
     for (int64_t panel = 0; panel < panels; ++panel) {
-      // The panel has queries low to high. None of them sees a key of the block outside of [from,
-      // to).
+      // The panel has queries low to high. None of them sees keys of the block outside [from, to).
       const int64_t low = first + panel * kLanes;
       const int64_t high = lesser(low + kLanes, seq) - 1;
       const int64_t to = lesser(keys, high + 1 - key);

@@ -54,7 +54,7 @@ struct Prefetch {
 };
 
 // Says whether a product overwrites d (Replace) or adds to it. Stream overwrites d, and writes past
-// the caches: d must be larger than the caches, and its rows must be whole cache lines.
+// the caches, for a d that is larger than these. The rows of d must then be whole cache lines.
 enum class Sums { Replace, Add, Stream };
 
 // The functions of the packed matrix product A B for one storage type. A is packed in panels of

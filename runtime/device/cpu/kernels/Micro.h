@@ -55,7 +55,7 @@ __attribute__((noinline)) void tile(int64_t depth, const R *a, int64_t lda, cons
     }
 }
 
-// Starts to fetch a tile of C into the caches, which then arrives while its sums are computed.
+// Starts to fetch a tile of C into the caches. The tile arrives while its sums are computed.
 template <typename R> LMC_INLINE void fetchTile(const R *c, int64_t ldc, int64_t rows) {
   for (int64_t r = 0; r < rows; ++r)
     for (int line = 0; line < kTileColumns<R> * int(sizeof(R)) / 64; ++line)
