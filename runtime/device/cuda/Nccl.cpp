@@ -26,8 +26,8 @@ constexpr int kOldest = NCCL_VERSION(2, 13, 4);
 // The maximum time until all ranks have joined a communicator.
 constexpr std::chrono::seconds kJoin{60};
 
-// A rank that has left the run took part in its last collectives. On this rank, they may still end
-// within this time.
+// A rank that has left the run took part in its last collectives. On this rank, these collectives
+// may still end within this time.
 constexpr std::chrono::seconds kGrace{1};
 
 std::string versionText(int code) {

@@ -243,8 +243,8 @@ static std::string payloadOf(const TwoWayProduct &command) {
 }
 
 // Returns a text about the first element whose error rounding cannot explain, or "". Each way
-// rounds up to three values to bf16, with a relative error of 2^-8 each. If the terms of a sum
-// cancel, its error is compared with the root mean square of the row.
+// rounds up to three values to bf16, each with a relative error of 2^-8. Terms of a sum may cancel,
+// so a part of the allowed error depends on the root mean square of the row.
 static std::string difference(const std::vector<std::vector<double>> &found,
                               const std::vector<std::vector<double>> &expected) {
   for (size_t row = 0; row < found.size(); ++row) {

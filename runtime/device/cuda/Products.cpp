@@ -346,8 +346,8 @@ public:
     if (!convertFloats(plan::DType::F64, values.data(), dtype, bytes, values.size()) ||
         !convertFloats(dtype, bytes, plan::DType::F64, values.data(), values.size()))
       return failed("only floating-point matrices can be multiplied");
-    // The largest primes below 2^17, 2^18 and 2^19. The pattern has these powers of two as its
-    // numbers of elements.
+    // The pattern has 2^17, 2^18 or 2^19 elements. The period is the largest prime number below
+    // that.
     period = width == 8 ? 131071 : width == 4 ? 262139 : 524287;
     for (auto [to, count, step] : {std::tuple(addresses.a, inputBytes, period * width),
                                    std::tuple(addresses.residual, residualBytes, residualPeriod()),

@@ -58,9 +58,9 @@ struct Mkl {
   int (*setThreads)(int threads);
 };
 
-// Loads MKL's libmkl_rt.so at the first call. The environment variable LMC_MKL is its path, or
+// Loads MKL's libmkl_rt.so at the first call. The environment variable LMC_MKL is its path or
 // "none". By default, searches where pip installs MKL beside lmc, in the environment of `./dev
-// setup` and where the system's loader looks. Null: not found. Error: LMC_MKL is wrong.
+// setup` and where the system's loader looks. Null: not found. Error: LMC_MKL names no library.
 Result<const Mkl *> openMkl();
 bool mklHas(const Mkl &mkl, const GemmShape &shape);
 // Returns a function that computes a product by MKL on `threads` threads.
