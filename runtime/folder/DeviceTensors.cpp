@@ -8,14 +8,14 @@
 
 namespace lmc {
 
-// In this file, the members of a HeldPart count bytes.
+// In this file, a HeldPart's members count bytes, not elements.
 
 void withoutPadding(const HeldPart &part, const char *slice, char *data) {
   for (const HeldPart &run : part.runs())
     std::memcpy(data + (run.first - part.first), slice + (run.at - part.at), run.count);
 }
 
-// Copies `part` of a slice to `data`, without the padding between rows.
+// Copies a part of a slice to `data`. Leaves out the padding between the rows of the slice.
 static Result<void> copyOut(Device &device, int slice, const HeldPart &part, char *data) {
   if (part.pitch == 0)
     return device.copyOut(slice, data, part.count, part.at);
@@ -25,7 +25,7 @@ static Result<void> copyOut(Device &device, int slice, const HeldPart &part, cha
   return {};
 }
 
-// Copies `data` to `part` of a slice. The padding between rows becomes zeros.
+// Copies `data` to a part of a slice. The padding between the rows becomes zeros.
 static Result<void> copyIn(Device &device, int slice, const HeldPart &part, const char *data) {
   if (part.pitch == 0)
     return device.copyIn(slice, data, part.count, part.at);

@@ -1,4 +1,4 @@
-// Gives access to all variables of one kind (parameters, a moment, ...) as host tensors.
+// Gives access to all variables of one kind (parameters, first moments, ...) as host tensors.
 #pragma once
 
 #include "runtime/checkpoint/Checkpoint.h"
@@ -8,7 +8,7 @@
 
 namespace lmc {
 
-// A variable as a host tensor, with the parts of it that a rank has and writes.
+// A variable as a host tensor, with the part of it that a rank has, and the part that it writes.
 struct StateTensor {
   TensorView view; // named like its parameter, without data
   int slice = 0;
@@ -17,12 +17,12 @@ struct StateTensor {
   HeldPart held, written; // parts in bytes that the rank has, and that it writes
 };
 
-// Returns the variables of `kind` in the plan's order, without gradients of only a rank's own
-// tokens.
+// Returns the variables of `kind` in the plan's order. Leaves out variables of no parameter, which
+// are gradients of only one rank's tokens.
 std::vector<StateTensor> stateTensors(const plan::Plan &plan, uint64_t rank,
                                       plan::VariableKind kind);
 
-// Copies `part` of the slice at `slice` to `data`, without the padding between rows.
+// Copies `part`, which begins at `slice`, to `data`. Leaves out the padding between rows.
 void withoutPadding(const HeldPart &part, const char *slice, char *data);
 
 // The variables of one kind in the plan's order, each under the name of its parameter.
@@ -36,11 +36,11 @@ struct DeviceTensors {
   void add(const StateTensor &tensor);
 };
 
-// Returns the variables of `kind` as views without data.
+// Returns the views of the variables of `kind`. A view has no data.
 std::vector<TensorView> viewsOfKind(const PlanFile &plan, plan::VariableKind kind);
 
-// As stateTensors(). Each call of `fetch` or `store` counts as progress of this rank. The arguments
-// must outlive the result.
+// Returns stateTensors() with functions that copy each tensor from and to the device. Each copy
+// counts as progress of this rank. The arguments must outlive the result.
 DeviceTensors tensorsOfKind(const PlanFile &plan, Device &device, World &world,
                             plan::VariableKind kind);
 

@@ -39,7 +39,7 @@ static constexpr std::array<std::pair<const char *, VariableKind>, 5> kStateFile
     {"moment2_scale.safetensors", VariableKind::Moment2Scale},
 }};
 
-// Returns the line in the lock file, which says which process holds the lock.
+// Returns the text of the lock file, which names the process that holds the lock.
 static std::string readLock(int fd) {
   std::array<char, 512> text{};
   ssize_t count = ::pread(fd, text.data(), text.size(), 0);
@@ -52,7 +52,7 @@ static Error isHeld(const std::string &path, int fd) {
                    holder.empty() ? "" : fmt::format(" ({})", holder.substr(0, holder.find(','))));
 }
 
-// If the file is locked, tries again for a while, because checkFree() locks it for a moment.
+// Tries for 10 seconds to lock the file: checkFree() of another process may lock it briefly.
 static Result<void> lockToWrite(int fd, const std::string &path) {
   constexpr int kTries = 1000;
   for (int i = 0; ::flock(fd, LOCK_EX | LOCK_NB) != 0; ++i) {
@@ -106,7 +106,7 @@ Result<void> RunDirectory::checkFree(const std::string &path) {
   const int fd = ::open((path + "/run.lock").c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0)
     return {};
-  // The lock is shared, so that processes that check at the same time do not disturb each other.
+  // The lock is shared, so that several processes can check at the same time.
   const bool isFree = ::flock(fd, LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK;
   const Result<void> result = isFree ? Result<void>() : Result<void>(isHeld(path, fd));
   ::close(fd);
@@ -121,7 +121,7 @@ RunDirectory::~RunDirectory() {
 
 Result<void> RunDirectory::checkOwner() const {
   const FileWait wait("looking at the lock of", folder);
-  // Errors other than a missing file only mean that the disk does not answer now.
+  // Any error but a missing file can pass: the file system may only be out of reach for now.
   struct stat held {}, there {};
   if (::fstat(fd, &held) == 0 && (::stat((folder + "/run.lock").c_str(), &there) != 0
                                       ? errno == ENOENT || errno == ENOTDIR
@@ -237,8 +237,8 @@ Result<std::vector<std::string>> RunDirectory::undoAfter(uint64_t step) {
     if (!exists(from))
       continue;
     LMC_LET(names, listFolder(from));
-    // The newest is moved first: if the process is killed in between, the rest looks like a run
-    // that ended earlier. An interrupted save may have left `.STEP.replaced`.
+    // The newest checkpoint is moved first. If the process is killed in between, the folder then
+    // looks like that of a run that ended earlier. A killed save may have left `.STEP.replaced`.
     std::multimap<uint64_t, std::string, std::greater<>> later;
     for (const std::string &name : *names) {
       constexpr std::string_view kReplaced = ".replaced";
@@ -262,7 +262,7 @@ Result<std::vector<std::string>> RunDirectory::undoAfter(uint64_t step) {
   return moved;
 }
 
-// Error: the folder has checkpoints and none is complete.
+// Returns the newest complete checkpoint; nullopt: no checkpoints. Error: all are damaged.
 static Result<std::optional<std::string>> latestOf(const std::string &runDirectory,
                                                    std::vector<DamagedCheckpoint> &damaged) {
   auto latest = findLatestCheckpoint(runDirectory, damaged);
@@ -351,7 +351,7 @@ Result<uint64_t> checkpointBytes(const PlanFile &plan) {
 
 Result<void> saveRun(const std::string &runDirectory, const StateSource &source,
                      const CheckpointState &state, const KeepRules &keep, std::string *remark) {
-  // If the folder was moved away, saveCheckpoint() would create a new one.
+  // If the user has moved the folder away, saveCheckpoint() would create a new one.
   struct stat status {};
   const bool isGone = ::stat(runDirectory.c_str(), &status) != 0 && errno == ENOENT;
   LMC_TRY(allSucceed(source.group, isGone
@@ -378,7 +378,7 @@ Result<std::optional<DamagedCheckpoint>> loadRun(const std::string &checkpoint,
   return loadCheckpoint(world.all(), checkpoint, targets);
 }
 
-// Makes the Hugging Face checkpoint from the weights in the file `weights`.
+// Makes a Hugging Face checkpoint from the safetensors file `weights`.
 static Result<void> exportFile(const std::string &weights, const std::string &directory,
                                const std::string &config, const ExportOptions &options,
                                const std::vector<TensorView> &tensors,

@@ -1,4 +1,4 @@
-// OUT, the folder of a run: its lock, its files, and the choice of the checkpoint for a start.
+// The folder of a run, OUT: its lock and its files. Also chooses the checkpoint of a start.
 //
 //   OUT/run.lock            locked while a run writes to OUT
 //   OUT/run.json            the identity of the run at its latest start
@@ -15,7 +15,7 @@
 //   OUT/checkpoints/STEP.diverged/   the last checkpoint of a run that the guard has stopped
 //   OUT/exports/STEP/       Hugging Face folders
 //   OUT/evaluations/STEP/   the results of checkpoint.export_command for an export
-//   OUT/undone/N/           what a resume or a rewind took back: checkpoints/, exports/,
+//   OUT/undone/N/           what a resume or a rewind moved away: checkpoints/, exports/,
 //                           evaluations/, metrics.jsonl, updates.jsonl, generated.jsonl
 #pragma once
 
@@ -40,37 +40,35 @@ public:
   // Creates the folder `path` if necessary, and locks it while this object exists. Error: another
   // run holds the lock.
   static Result<std::unique_ptr<RunDirectory>> open(const std::string &path);
-  // Opens the folder that rank 0 has locked. Error: the text in its lock file is not `owner`, so
-  // this rank sees another folder.
+  // Opens the folder that rank 0 has locked. Error: the text of the lock file is not `owner`, so
+  // the path leads to another folder on this rank's host.
   static Result<std::unique_ptr<RunDirectory>> join(const std::string &path,
                                                     const std::string &owner);
   // Opens the folder `path`, which need not exist, for reading only and without a lock.
   static std::unique_ptr<RunDirectory> look(const std::string &path);
-  // Returns open()'s Error if another process holds the lock of the folder `path` now.
+  // Returns the Error of open() if another process has locked the folder `path`.
   static Result<void> checkFree(const std::string &path);
   ~RunDirectory();
   RunDirectory(const RunDirectory &) = delete;
   RunDirectory &operator=(const RunDirectory &) = delete;
 
   const std::string &path() const { return folder; }
-  // Returns the text in the lock file, which says which process holds the lock.
   const std::string &lockText() const { return owner; }
 
-  // Returns the identity of the latest start; nullopt if there is none. A damaged file is described
-  // in `fault` and, unless the folder is only looked at, renamed to run.json.damaged.
+  // Returns the identity at the latest start; nullopt if there is none. Describes a damaged
+  // run.json in `fault` and, unless look() made this object, renames the file to run.json.damaged.
   Result<std::optional<RunIdentity>> recorded(std::string &fault) const;
   // Copies the plan to OUT/plans if it is not there, and then replaces run.json.
   Result<void> record(const RunIdentity &identity, const PlanFile &plan) const;
 
-  // Returns OUT/undone/N, with N the smallest number that was free at the first call.
+  // Returns OUT/undone/N. N is the smallest number without a folder at the first call of undone().
   Result<std::string> undone();
-  // Makes undone() use a new folder from now on, and moves checkpoints, exports and evaluations of
-  // steps after `step` there. Returns the new paths.
+  // Moves the checkpoints, exports and evaluations of steps after `step` to a new folder, which
+  // undone() returns from now on. Returns their new paths.
   Result<std::vector<std::string>> undoAfter(uint64_t step);
 
-  // Returns an Error if another process has written to the lock file, or if this file is no longer
-  // in the folder. The former happens on file systems that do not carry locks from machine to
-  // machine.
+  // Returns an Error if the lock file is gone, or if another process has written to it. The latter
+  // can happen on file systems that do not share locks between machines.
   Result<void> checkOwner() const;
 
 private:
@@ -84,31 +82,31 @@ private:
 
 std::string gemmPath(const std::string &folder);
 
-// Opens the plan in OUT/plans with which the run in `folder` was last started or, if `step` is
-// given, made the checkpoint of this step. Error: the file is not that plan.
+// Opens a plan in OUT/plans of the run in `folder`: the plan with which the checkpoint of `step`
+// was made or, without `step`, the plan of the latest start. Error: the file is not that plan.
 Result<std::unique_ptr<PlanFile>> openRecordedPlan(const std::string &folder,
                                                    std::optional<uint64_t> step);
 
-// Returns the path of the latest checkpoint that events.jsonl in `folder` lists, even if it is no
-// longer there.
+// Returns the path of the latest checkpoint in events.jsonl, even if the checkpoint no longer
+// exists.
 std::optional<std::string> lastSave(const std::string &folder);
 
-// Returns the checkpoint that `resume` names. "auto" is the newest complete one of `runDirectory`;
-// nullopt if it has none. "none" is nullopt. Any other text is the path of a checkpoint or of a
-// run's folder. Damaged checkpoints are skipped and added to `damaged`. Error: a damaged checkpoint
-// is named, or all are damaged: a run from step 0 would overwrite them.
+// Returns the checkpoint that `resume` names. "auto" names the newest complete checkpoint in
+// `runDirectory`, if there is one; "none" names none. Any other text is the path of a checkpoint or
+// of a run's folder. Adds damaged checkpoints that it skips to `damaged`. Error: `resume` is the
+// path of a damaged checkpoint, or all checkpoints are damaged.
 Result<std::optional<std::string>> chooseCheckpoint(const std::string &resume,
                                                     const std::string &runDirectory,
                                                     std::vector<DamagedCheckpoint> &damaged);
 
-// Returns an error if `runDirectory` has a checkpoint of a later step than `step`, or only damaged
-// ones: a run that starts at `step` would mix its checkpoints with them. Otherwise returns the
-// folder's damaged checkpoints, of which `damaged` lists those that are known already.
+// Returns an error if `runDirectory` has a checkpoint of a step after `step`, or only damaged ones.
+// A run that starts at `step` must not mix its checkpoints with those. Otherwise returns the
+// damaged checkpoints in the folder. `damaged`: the damaged checkpoints that were found before.
 Result<std::vector<DamagedCheckpoint>> checkNothingLater(const std::string &runDirectory,
                                                          uint64_t step,
                                                          std::vector<DamagedCheckpoint> damaged);
 
-// Returns the name and the kind of variables of each file that a checkpoint may have.
+// Returns each file that a checkpoint may have: its name, and the kind of the variables in it.
 std::span<const std::pair<const char *, plan::VariableKind>> stateFiles();
 
 // The place from which a save reads the state, and the ranks that write it together.
@@ -118,12 +116,12 @@ struct StateSource {
   std::function<void()> moved; // called whenever a save makes progress
 };
 
-// Returns the state on the device. The arguments must outlive the result.
+// Returns a source that reads the state from the device. The arguments must outlive the result.
 StateSource stateOf(const PlanFile &plan, Device &device, World &world);
 
 // All ranks call the following functions together, like those of Checkpoint.h.
 
-// Returns the maximum bytes that a checkpoint takes on a disk. One rank may call it alone.
+// Returns the maximum number of bytes of a checkpoint on a disk. One rank may call it alone.
 Result<uint64_t> checkpointBytes(const PlanFile &plan);
 
 // Saves parameters and moments as saveCheckpoint() does. Error, in addition: OUT no longer exists.
@@ -134,17 +132,17 @@ Result<void> saveRun(const std::string &runDirectory, const StateSource &source,
 Result<std::string> saveDiverged(const std::string &runDirectory, const StateSource &source,
                                  const CheckpointState &state);
 
-// Loads parameters and moments; refreshCopies() must then set the compute copies. If the checkpoint
-// is damaged, it is returned and the variables must not be used.
+// Loads parameters and moments. The caller must then call refreshCopies(), which sets the compute
+// copies. Returns the checkpoint if it is damaged; then the variables must not be used.
 Result<std::optional<DamagedCheckpoint>> loadRun(const std::string &checkpoint,
                                                  const PlanFile &plan, Device &device,
                                                  World &world);
 
-// Error: the plan's model has no Hugging Face class; the text says why.
+// Returns an Error if the plan's model cannot be written as a Hugging Face checkpoint.
 Result<void> checkExportable(const PlanFile &plan);
 
-// Writes the master weights as a Hugging Face checkpoint. Several ranks first write one file beside
-// the folder, from which rank 0 makes the checkpoint.
+// Writes the master weights as a Hugging Face checkpoint. If there are several ranks, they first
+// write one temporary file together. Rank 0 then makes the checkpoint from it.
 Result<void> exportRun(const std::string &directory, const ExportOptions &options,
                        const PlanFile &plan, const StateSource &source);
 

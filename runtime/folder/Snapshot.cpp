@@ -10,7 +10,7 @@
 
 namespace lmc {
 
-// Calls act(kind, tensor, offset) for each variable, in the order of their offsets in the buffer.
+// Calls act(kind, tensor, offset) for each variable. The offsets in the buffer (in bytes) ascend.
 template <typename Act> static void forTensors(const plan::Plan &plan, uint64_t rank, Act act) {
   uint64_t offset = 0;
   for (const auto &[file, kind] : stateFiles())
@@ -29,7 +29,7 @@ Result<std::unique_ptr<Snapshot>> Snapshot::make(const PlanFile &plan, Device &d
   for (int rank = 0; rank < world.size(); ++rank)
     if (world.hostOf(rank) == world.hostOf(world.rank()))
       onHost += stateCopyBytes(*plan, static_cast<uint64_t>(rank));
-  // Without this check, the system would grant memory that it lacks, and kill the process later.
+  // Without this check, Linux would promise more memory than it has, and kill the process later.
   if (const cpu::FreeMemory free = cpu::freeMemory(); free.bytes < onHost)
     return userError("copies of the state need {} of the host's memory, of which {} are free ({})",
                      formatBytes(onHost), formatBytes(free.bytes), free.source);

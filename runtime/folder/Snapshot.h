@@ -10,29 +10,28 @@
 
 namespace lmc {
 
-// A variable in a snapshot. The rank's part has the layout of the variable's slice, with the
-// padding between rows.
+// A variable in a snapshot. `data` has the layout of the variable's slice: rows with padding.
 struct SnapshotPart {
   StateTensor tensor;
   const char *data = nullptr; // address of the bytes tensor.written
 };
 
-// One rank's part of the state. With a GPU the memory is pinned, so that the GPU copies without the
-// host.
+// One rank's part of the state. For a GPU the memory is pinned, so that the GPU can copy to it
+// while the host goes on.
 class Snapshot {
 public:
   // Allocates the memory. The arguments must outlive the snapshot. Error: the host has too little
   // free memory.
   static Result<std::unique_ptr<Snapshot>> make(const PlanFile &plan, Device &device, World &world);
 
-  // Enqueues the copies behind all enqueued work. Tensors of an earlier call become invalid.
+  // Enqueues the copies after all enqueued work. The results of an earlier take() become invalid.
   Result<void> take();
-  // Returns true if the copies are complete. Error: as of Device::wait().
+  // Returns true if the copies are complete. The errors are those of Device::wait().
   Result<bool> isComplete();
   // Waits until the copies are complete.
   Result<void> wait();
 
-  // Return the variables of a kind as of the last take(), which must be complete. `store` is empty.
+  // Return the variables of a kind. The copies must be complete. `store` is empty.
   DeviceTensors tensorsOfKind(plan::VariableKind kind) const;
   std::vector<SnapshotPart> partsOfKind(plan::VariableKind kind) const;
 

@@ -12,14 +12,14 @@ namespace lmc {
 
 namespace {
 
-// Samples token files. A file that several data sets share is sampled once.
+// Samples token files. Each file is sampled once, even if several data sets share it.
 class Sampler {
 public:
   // Leaves out files of at most `least` tokens, and samples at most `most` files per call.
   Sampler(const Session &session, uint64_t least, size_t most = SIZE_MAX)
       : session(session), least(least), most(most) {}
 
-  // Samples the files of `data`. Calls warn(text) and fail(text).
+  // Samples the files of `data`. Calls warn() for each warning, and fail() for each error.
   template <typename Warn, typename Fail>
   void sample(const DataSource &data, const Warn &warn, const Fail &fail) {
     const auto format = parseDataFormat(session.settings.config.data.format);

@@ -21,8 +21,8 @@ inline constexpr size_t kFilesAtStart = 64;
 // Returns min(count, most) of the numbers 0 ... count - 1, ascending and evenly spaced.
 std::vector<size_t> spreadOver(size_t count, size_t most);
 
-// Samples at most kFilesAtStart files, and returns the warnings. Training soon reads all of a small
-// file, which is left out.
+// Samples at most kFilesAtStart files, and returns the warnings. Leaves out small files, because
+// training soon reads them whole.
 std::vector<std::string> sampleAtStart(const Session &session, const DataSource &data);
 
 } // namespace lmc

@@ -59,8 +59,8 @@ std::vector<DataLeg> legsOf(const std::vector<PhaseData> &phases, size_t current
   return legs;
 }
 
-// Returns the largest weight of three digits with which a source's share of a mixture is at most
-// `share`; nullopt if there is none. With its present weight, the share is `shareNow`.
+// Returns a weight, rounded down to three digits, that lowers a source's share of a mixture from
+// `shareNow` to at most `share`; nullopt if no weight does.
 static std::optional<double> weightFor(double share, const SourceOptions &source, double shareNow) {
   if (share <= 0 || shareNow >= 1)
     return std::nullopt;
@@ -70,21 +70,21 @@ static std::optional<double> weightFor(double share, const SourceOptions &source
   return std::floor(weight / unit) * unit;
 }
 
-// Returns the error for a leg that reads source number `index` more often than max_epochs.
+// Returns the error for a leg that exceeds the max_epochs of source number `index`.
 static Error tooManyEpochs(const PhaseData &phase, const DataLeg &leg, size_t index) {
   const DataSource &data = *phase.data;
   const SourceFacts source = data.sources()[index];
   const double limit = source.maxEpochs * double(source.tokensPerEpoch);
   const uint64_t before = data.tokensRead(index, leg.begin);
   const uint64_t after = data.tokensRead(index, leg.end);
-  // Finds the largest number of steps that fits, by bisection.
+  // Finds, by bisection, the largest number of steps that stays within max_epochs.
   uint64_t fits = leg.firstStep, tooMany = leg.lastStep;
   while (tooMany - fits > 1) {
     const uint64_t middle = fits + (tooMany - fits) / 2;
     const uint64_t position = leg.begin + (middle - leg.firstStep) * phase.tokensPerStep();
     (double(data.tokensRead(index, position)) <= limit ? fits : tooMany) = middle;
   }
-  // At every position, the run has read less than one block of a source beyond the source's share.
+  // The tokens read from a source exceed its exact share by less than one block at every position.
   const double left = limit - double(before) - double(data.blockLength());
   const auto weight = weightFor(left / double(leg.end - leg.begin),
                                 phase.session->settings.trainData[index], source.share);

@@ -22,7 +22,7 @@ struct PhaseData {
 // Returns true if the phases read the same sources with the same weights.
 bool readsSameStream(const TrainSettings &a, const TrainSettings &b);
 
-// A leg: the data that a run still has to read in one of its phases.
+// A part of the training data: what the run still has to read in one of its phases (a "leg").
 struct DataLeg {
   size_t phase = 0;
   uint64_t firstStep = 0, lastStep = 0; // the steps (firstStep, lastStep]
@@ -30,17 +30,17 @@ struct DataLeg {
   uint64_t begin = 0, end = 0;          // token positions in the stream
 };
 
-// Returns the legs of a run at `progress` in phase number `current`, whose stream begins at
-// `starts`. A phase continues the stream of the phase before it if both have the same sources.
-// Another stream begins at the first tokens of its sources that were not read yet.
+// Returns the legs of a run from `progress` on: of phase number `current`, whose stream begins at
+// `starts`, and of later ones. A later phase continues the stream before it if it has the same
+// sources. Otherwise its stream begins with each source's first unread token.
 std::vector<DataLeg> legsOf(const std::vector<PhaseData> &phases, size_t current,
                             const CheckpointState &progress, std::vector<uint64_t> starts);
 
 // Returns an error, with remedies, if a run reads a source more often than its max_epochs.
 Result<void> checkEpochs(const std::vector<PhaseData> &phases, const std::vector<DataLeg> &legs);
 
-// A step that reads more sequences than a source has is an error or, if the settings allow it, a
-// warning.
+// Returns an error if one step reads more sequences than a source has. If the settings allow this
+// (data.allow_repeats), adds a warning instead.
 Result<void> checkRepeats(const std::vector<PhaseData> &phases, std::vector<std::string> &warnings);
 
 // Returns lines about the data and the job: "job: 50 steps, 2500 tokens, 20.0 per parameter".

@@ -38,8 +38,8 @@ static void warnOfEditedConfig(const RunIdentity &identity, Console &console) {
                     path));
 }
 
-// Warns of files that are used for training and for validation, and of validation data with another
-// tokenizer.
+// Warns of validation files that are also training files, and of validation data that another
+// tokenizer made.
 static void warnOfSharedData(const RunIdentity &identity, Console &console) {
   const std::vector<FileFingerprint> trained = identity.trainData();
   for (const auto &[set, validated] : identity.data) {
@@ -83,7 +83,7 @@ static Result<void> describeData(const std::vector<PhaseData> &phases, RunIdenti
   return {};
 }
 
-// Returns an error if the run would train steps before the begin of their learning rate schedule.
+// Returns an error if a step to train comes before the first step of its learning rate schedule.
 static Result<void> checkRestart(const std::vector<PhaseData> &phases, size_t current,
                                  uint64_t done) {
   for (size_t i = current; i < phases.size(); ++i) {
@@ -98,16 +98,16 @@ static Result<void> checkRestart(const std::vector<PhaseData> &phases, size_t cu
   return {};
 }
 
-// Returns the names of the sources that a phase of a recorded run reads; "": all sources.
+// Returns the names of the sources that a phase of an earlier start reads; "": all sources.
 static std::string sourcesOf(const RunIdentity &identity, const std::string &phase) {
   const auto found = identity.settings.find(fmt::format("phase.{}.sources", phase));
   const bool chooses = found != identity.settings.end() && !found->second.values.empty();
   return chooses ? found->second.text() : "";
 }
 
-// Sets the position in the data to that of the checkpoint, and returns the starts of the stream of
-// phase number `current`. If the stream or its order (`reordered`) has changed, each source with an
-// unchanged order continues with its first unread token.
+// Sets the position in the data to the checkpoint's. Returns where the stream of phase number
+// `current` begins in each source. If its sources or the order of the data (`reordered`) changed, a
+// source with an unchanged order continues with its first unread token.
 static std::vector<uint64_t> continueData(const std::vector<PhaseData> &phases, size_t current,
                                           CheckpointState &progress, const RunIdentity &saved,
                                           const RunIdentity &now, bool &reordered,
@@ -140,8 +140,8 @@ static std::vector<uint64_t> continueData(const std::vector<PhaseData> &phases, 
   return starts;
 }
 
-// If there was a later rollback to this checkpoint, sets the position in the data to that of the
-// rollback.
+// If the run has rolled back to this checkpoint since it was saved, continues at the data position
+// of that rollback.
 static void applyRollback(const std::vector<Rollback> &rollbacks, const RunIdentity &saved,
                           CheckpointState &progress) {
   if (rollbacks.size() > saved.rollbacks.size() && rollbacks.back().step == progress.step)
@@ -150,7 +150,7 @@ static void applyRollback(const std::vector<Rollback> &rollbacks, const RunIdent
 
 namespace {
 
-// The choice of what a start begins with: a checkpoint, and the record of an earlier start.
+// What a start begins with: a checkpoint, and the identity of an earlier start.
 struct Start {
   std::optional<std::string> checkpoint;
   CheckpointState state;             // the state in the checkpoint
@@ -201,8 +201,8 @@ static bool isPrefix(const std::vector<DeclaredChange> &first,
   return first.size() <= all.size() && std::equal(first.begin(), first.end(), all.begin());
 }
 
-// If the folder's record of its latest start belongs to the checkpoint, sets start.before to it:
-// only the record lists changes without a checkpoint.
+// Compares this start with run.json, the record of the latest start, if it belongs to the
+// checkpoint. The record also has the changes that were declared after the checkpoint was saved.
 static Result<void> useRecord(Start &start, const RunIdentity &recorded,
                               const RunOptions &options) {
   if (start.forked)
@@ -212,7 +212,7 @@ static Result<void> useRecord(Start &start, const RunIdentity &recorded,
     return userError("{}: a checkpoint of another run than the one in {}; to begin with it, give "
                      "--resume={} and a new --out",
                      *start.checkpoint, options.out, *start.checkpoint);
-  // After an interrupted rewind, the record is older than the checkpoint.
+  // A record without all changes of the checkpoint is older: a rewind was interrupted.
   if (start.saved && !isPrefix(start.saved->changes, recorded.changes))
     return {};
   for (const DeclaredChange &change : recorded.changes)
@@ -230,7 +230,7 @@ static Result<Start> chooseStart(const RunOptions &options, RunDirectory *direct
   Start start;
   LMC_SET(start.checkpoint, findCheckpoint(options, damage, console));
   std::optional<RunIdentity> recorded;
-  // A rollback keeps changes that were declared after its checkpoint; a rewind undoes them.
+  // A rollback keeps the changes declared after its checkpoint; a rewind drops them.
   if (directory && (!options.rewind || !options.rollbacks.empty())) {
     std::string fault;
     LMC_LET(read, directory->recorded(fault));
@@ -246,7 +246,7 @@ static Result<Start> chooseStart(const RunOptions &options, RunDirectory *direct
     if (!directory)
       return userError("{}: no checkpoint is there; leave --out away to use the initial weights",
                        options.out);
-    // The run began with another run's checkpoint, and has no checkpoint of its own yet.
+    // Begins again with the other run's checkpoint, as the run has none of its own yet.
     if (recorded && !recorded->startedFrom.empty())
       start.checkpoint = recorded->startedFrom;
   }
@@ -292,14 +292,14 @@ static Result<void> checkModel(const Start &start, const PlanFile &plan, const R
                    changes.empty() ? "its parameters or moments differ" : describe(changes));
 }
 
-// Returns the changes since the recorded start, or an error that lists undeclared changes.
+// Returns the changes since `start.before`. Error: a change is not declared by --change.
 static Result<std::vector<SettingChange>> checkIdentity(const Start &start,
                                                         const RunOptions &options,
                                                         const RunIdentity &now, bool training) {
   if (!start.before)
     return std::vector<SettingChange>();
   std::vector<SettingChange> changes = compareSettings(*start.before, now);
-  // Data is not compared if the start does not train: its result depends only on the model.
+  // If the start does not train, data is not compared: the result then depends only on the model.
   if (training)
     for (SettingChange &change : compareData(*start.before, now))
       changes.push_back(std::move(change));
@@ -308,7 +308,7 @@ static Result<std::vector<SettingChange>> checkIdentity(const Start &start,
       return !change.key.starts_with("model.") || change.key.starts_with("model.initializer") ||
              change.key == "model.max_position_embeddings";
     });
-  // Without a checkpoint of its own, the run loses no work by a change.
+  // If the run has no checkpoint of its own, a change loses no work, so none must be declared.
   if (!start.checkpoint || (training && start.begins))
     return changes;
   const std::vector<SettingChange> missing = undeclared(changes, options.changes);
@@ -323,12 +323,12 @@ static Result<std::vector<SettingChange>> checkIdentity(const Start &start,
                    *start.checkpoint);
 }
 
-// Returns the rollbacks of a run. The record of its latest start has all that led to its state.
+// Returns all rollbacks of a run so far: those of this start, else those recorded before.
 static std::vector<Rollback> rollbacksOf(const Start &start, const RunOptions &options) {
   return options.rollbacks.empty() ? start.before->rollbacks : options.rollbacks;
 }
 
-// Completes the identity, and records it in session.progress, the folder and events.jsonl.
+// Completes the identity. Writes it to session.progress, the run's folder and events.jsonl.
 // `goesOn`: see prepare().
 static Result<void> recordStart(Session &session, const Start &start, const RunOptions &options,
                                 const std::vector<SettingChange> &changes, RunIdentity identity,
@@ -399,8 +399,8 @@ static Result<void> recordStart(Session &session, const Start &start, const RunO
   return directory.record(identity, *session.job);
 }
 
-// With --rewind, moves what is of later steps to OUT/undone. Otherwise only the `damaged`
-// checkpoints can be later.
+// With --rewind, moves checkpoints, exports and evaluations of later steps to OUT/undone. Without
+// it, only the damaged checkpoints can be of later steps.
 static Result<void> undoLaterSteps(const RunOptions &options, uint64_t step,
                                    const std::vector<DamagedCheckpoint> &damaged,
                                    RunDirectory &directory, Console &console, RunLog &log) {
@@ -574,7 +574,7 @@ static Result<Prepared> prepare(RunDirectory *directory, const Run &run, bool ru
   LMC_LET(start, chooseStart(options, directory, damage, console, world));
   if (start->before)
     prepared.repeated = repeatedOverrides(*start->before, *job, start->checkpoint.has_value());
-  // A new value of a setting replaces the repeated one.
+  // A new --set value of a setting replaces the repeated value.
   std::erase_if(prepared.repeated, [&](const std::string &repeated) {
     const std::string key = repeated.substr(0, repeated.find('=') + 1);
     return std::any_of(options.overrides.begin(), options.overrides.end(),
@@ -824,7 +824,7 @@ static Result<PhaseEnd> runPhase(Folder &folder, const Run &run, const Measureme
     console.note(
         fmt::format("nothing to train: step {} of {} is done", session.progress.step, totalSteps));
   Result<ExitCode> result = trainer.train();
-  // Functions with collectives are captured, and give notes, only after their first run.
+  // A GPU captures functions with collectives as graphs after their first run, and may add notes.
   console.notes(session.device->takeNotes());
   folder.interruption = trainer.interruption();
   LMC_TRY(writeProfile(session, options, phase));
@@ -838,8 +838,8 @@ static Result<PhaseEnd> runPhase(Folder &folder, const Run &run, const Measureme
                                session.progress.step < static_cast<uint64_t>(totalSteps)};
 }
 
-// Runs one phase after the other, and goes back if the guard requires it. Each phase begins with a
-// checkpoint that the last one has saved.
+// Runs the phases one after the other. Goes back to a checkpoint if the guard requires it. Each
+// phase begins with the checkpoint that the phase before it has saved.
 static Result<ExitCode> runIn(Folder &folder, const Run &run, const Measurement *measurement,
                               Console &console) {
   TimeBudget time(run.options.timeLimit);
@@ -855,7 +855,7 @@ static Result<ExitCode> runIn(Folder &folder, const Run &run, const Measurement 
     next.rewind.reset();
     if (!next.rollbacks.empty())
       next.rewind = next.rollbacks.back().step;
-    // A rollback must be recorded first, so a signal then stops the run only before its next step.
+    // After a rollback, a signal does not stop the run here: the rollback must be recorded first.
     LMC_LET(stops, anyOf(run.world.all(), run.stop.requested() && next.rollbacks.empty()));
     if (*stops) {
       console.note("stopped by a signal at the end of a phase; start again to go on");

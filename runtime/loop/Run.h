@@ -38,8 +38,8 @@ struct Measurement {
   std::function<Result<ExitCode>(Session &, Console &)> use;
   // Makes the object that runs the plan's functions; empty: the device runs them.
   ObserverMaker observer = {};
-  // True if `use` runs steps. The session is that of the phase which trains the next step; else of
-  // the phase which trained the last one.
+  // True if `use` runs steps. If so, the session is of the phase that trains the next step, else of
+  // the phase that trained the last one.
   bool runsSteps = false;
 };
 Result<ExitCode> measure(const Run &run, const Measurement &measurement);

@@ -13,7 +13,7 @@
 
 namespace lmc {
 
-// The total seconds of one kind of work beside the steps, and how many times the work was done.
+// The total seconds of one kind of work other than steps, and how many times it was done.
 struct TimeSpent {
   double seconds = 0;
   int64_t times = 0;
@@ -52,8 +52,8 @@ struct RunContext {
     }
   }
 
-  // Returns the estimated seconds of work at future multiples of `interval`, at least `least`
-  // times.
+  // Returns the estimated seconds of work that is done at each multiple of `interval` from now on.
+  // `least` is the minimum number of times.
   double pendingSeconds(const TimeSpent &spent, int64_t interval, int64_t least) const {
     const int64_t times =
         interval > 0 ? int64_t(totalSteps) / interval - int64_t(session.progress.step) / interval

@@ -34,7 +34,7 @@ static Result<void> writeExport(const SaveJob &job, const PlanFile &plan, const 
                        : Result<void>();
   if (!tokenizer)
     warnings.push_back(fmt::format("{}; the export has no tokenizer", tokenizer.error().message));
-  // A tokenizer that an earlier export put into the folder is kept.
+  // If there are no new tokenizer files, keeps those of an earlier export to this folder.
   std::error_code unknown;
   if (options.files.empty() && std::filesystem::is_directory(job.exportFolder, unknown))
     if (auto files = tokenizerFiles(job.exportFolder))
@@ -64,7 +64,7 @@ static SaveOutcome writeJob(const std::string &folder, const SaveJob &job, const
     });
   if (!remark.empty())
     outcome.warnings.push_back(remark);
-  // If the disk was away during an earlier export, the incomplete folder may still exist.
+  // If the file system failed during an earlier export, its incomplete folder may still exist.
   if (const std::string exports = folder + "/exports";
       !job.exportFolder.empty() && source.group.position() == 0 && exists(exports))
     if (auto removed = removeInterrupted(exports); !removed)

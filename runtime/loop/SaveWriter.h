@@ -23,7 +23,7 @@ struct SaveJob {
   KeepRules keep;
   std::string exportFolder;     // "": no export
   std::function<void()> before; // called by the writing thread first; may be null
-  // The step that made the state; a background job computes its updates. Absent: it was skipped.
+  // The step that made the state, if it was not skipped. A background job computes its updates.
   std::optional<AdamWStep> update;
 };
 
@@ -66,7 +66,7 @@ public:
   bool isBusy() const { return job.has_value(); }
   // Returns true if the job is written, so that finish() returns at once. Requires isBusy().
   bool isWritten() const { return written; }
-  // Waits until the job is written; each written piece counts as progress of this rank. Error: the
+  // Waits until the job is written. Each written piece counts as progress of this rank. Error: the
   // device failed, so there is no snapshot.
   Result<SaveOutcome> finish();
   // Return what the job writes, and of which step. Require isBusy().

@@ -107,8 +107,8 @@ SaveJob Saves::jobOf(bool checkpoint, std::string exportFolder) {
               .checkpoint = checkpoint,
               .keep = keepRules(),
               .exportFolder = std::move(exportFolder)};
-  // The records of all earlier steps must reach the disk before the checkpoint. Failures were
-  // reported already.
+  // The records of all earlier steps must be on the disk before the checkpoint. A failed write was
+  // reported when it happened.
   if (metrics) {
     (void)metrics->flush();
     job.before = [&records = *metrics] { records.sync(); };
@@ -273,8 +273,8 @@ void Saves::takeCheckpoint(const SaveOutcome &outcome, double seconds, double co
     if (!latePermanent) // no other step is due
       latePermanent = writesPermanent;
     errorOfSave = part.written.error();
-    // The delay of the retry is 1, 2, 4 ... steps, but at most the interval. The enqueued step is
-    // equal on all ranks.
+    // A failed save is tried again after 1, 2, 4 ... steps, at most after the interval. The delay
+    // counts from the enqueued step, which is the same on all ranks.
     const int64_t delay = int64_t(1) << std::min<int64_t>(failedSaves++, 30);
     retryStep =
         enqueuedStep +

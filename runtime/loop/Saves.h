@@ -15,8 +15,8 @@ namespace lmc {
 
 // All ranks call the same functions in the same order.
 //
-// A permanent checkpoint (checkpoint.keep_every) or an export that fails, or that is due while
-// another one is written, is made later.
+// Some saves are made later than at their step: a permanent checkpoint (checkpoint.keep_every) or
+// an export that failed, or that was due while another save was being written.
 class Saves {
 public:
   // `enqueuedStep` is the newest step that was enqueued. The arguments must outlive this object.
@@ -25,8 +25,8 @@ public:
 
   // Allocates the memory that saves in the background need, and opens updates.jsonl.
   Result<void> prepare();
-  // Removes what a killed export has left. Writes the export of the start's checkpoint if it is due
-  // and missing.
+  // Removes the incomplete export of a killed process. If the run starts from a checkpoint for
+  // which an export is due and missing, writes it.
   Result<void> completeExports();
 
   // Requests that the state after `step` is saved (checkpoint.save_best).
@@ -52,15 +52,15 @@ public:
   // Warns of a checkpoint whose writing takes longer than usual.
   void watch();
 
-  // Return estimated seconds: until the background job is complete; of an export that is due after
-  // `step`; of all saves and exports to come.
+  // Return estimated seconds: first, the rest of the background job; second, an export that is due
+  // after `step`; third, all future saves and exports.
   double writingSeconds() const;
   double exportSecondsAfter(uint64_t step) const;
   double pendingSeconds() const;
   // Returns the seconds that the loop has waited since the last call.
   double takeWaited() { return std::exchange(waited, 0); }
 
-  // Return the error of the latest checkpoint and of the latest export, if it failed.
+  // Return the error of the latest checkpoint or of the latest export; nullopt if it succeeded.
   const std::optional<Error> &saveError() const { return errorOfSave; }
   const std::optional<Error> &exportError() const { return errorOfExport; }
 
@@ -75,9 +75,9 @@ private:
   KeepRules keepRules() const;
   SaveJob jobOf(bool checkpoint, std::string exportFolder);
   Result<void> openUpdates();
-  // Records what is due after step `done` and cannot be written now, in place of an earlier record.
+  // Remembers the saves due after step `done` that cannot be written now, in place of earlier ones.
   void postpone(uint64_t done, bool saves, bool exports);
-  // If `late` is set, reports that the checkpoint or export of this step will never be made.
+  // If `late` is set, reports that the checkpoint or export due after that step will never be made.
   void reportLost(const std::optional<uint64_t> &late, const char *what, const char *key);
   // The loop has waited `seconds` for the save.
   void takeOutcome(const SaveOutcome &outcome, double seconds);
@@ -115,12 +115,12 @@ private:
   int64_t failedSaves = 0; // number of failed saves in a row
   uint64_t bestStep = 0;   // step with the best validation; 0: none
   uint64_t savedStep;      // step of the newest checkpoint on the disk
-  // The newest checkpoint that this rank knows of; used while the folder cannot be read.
+  // The newest checkpoint as far as this rank knows. It is used while the folder cannot be read.
   std::optional<KnownSave> knownSave;
   std::optional<Error> errorOfSave, errorOfExport;
 };
 
-// Returns the key in a checkpoint's extra state of the latest loss of a validation set.
+// Returns the key of a validation set's latest loss in the extra state of a checkpoint.
 std::string lossKey(const ValidationSettings &set);
 
 // Returns the seconds since `start`.

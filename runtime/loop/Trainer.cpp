@@ -17,7 +17,7 @@
 
 namespace lmc {
 
-// The number of marks of step ends: those of two enqueued steps, and of the step before them.
+// The number of marks for the ends of steps: two enqueued steps, and the step before them.
 static constexpr int kEnds = 3;
 Trainer::Trainer(const RunContext &run, std::shared_ptr<DataSource> data)
     : run(run), firstStep(run.session.progress.step), data(std::move(data)),
@@ -204,7 +204,7 @@ Result<StepRecord> Trainer::readStep(const EnqueuedStep &step) {
 }
 
 std::vector<SourceRecord> Trainer::recordSources() {
-  // The state of sources that only other phases read does not change.
+  // Sources that only other phases read keep their state.
   std::erase_if(run.session.progress.sources, [&](const auto &source) {
     return !run.session.settingTable.find(fmt::format("{}.{}.paths", kSources, source.first));
   });
@@ -232,7 +232,7 @@ Result<StepRecord> Trainer::settle() {
   run.session.progress.position += stepTokens;
   record->tokens = run.session.progress.tokens;
   record->sources = recordSources();
-  // The clock of a device may be too coarse for a tiny step.
+  // If the device's clock is too coarse, a tiny step may measure 0 seconds.
   record->tokensPerSecond =
       record->stepSeconds > 0 ? static_cast<double>(stepTokens) / record->stepSeconds : std::nan("");
   // If the peak is not known, both MFUs are NaN: null in the metrics, "?" on the console.
@@ -306,7 +306,7 @@ Error Trainer::stopDiverged(const WatchFinding &finding) {
 
 Result<Rollback> Trainer::chooseRollback(uint64_t spike) {
   const GuardConfig &guards = run.session.settings.config.guard;
-  // A rollback no longer counts after guard.refund steps without another spike.
+  // Earlier rollbacks no longer count if guard.refund steps followed without a spike.
   const auto quiet = static_cast<uint64_t>(guards.refund);
   int64_t done = 0;
   uint64_t before = 0;
@@ -437,8 +437,8 @@ double Trainer::secondsAfter(uint64_t step) const {
   for (const Validation &validation : validations) {
     if (!validation.set->isDue(step, step == run.totalSteps))
       continue;
-    // A batch takes less time than a step, whose time is not known before the first one. A
-    // validation that does not fit is cut off.
+    // Before the first validation, a batch is taken to need as long as a step; it needs less.
+    // Before the first step, no time is known. A validation that does not fit is stopped early.
     if (validation.spent.times > 0)
       seconds += validation.spent.mean();
     else if (run.time.hasStepped())
@@ -457,7 +457,7 @@ Result<void> Trainer::leaveInTime() {
                                {"save_seconds", run.time.save()}});
   if (run.time.hasStepped())
     return {};
-  // A start that --restarts has made may be too late although the user made no mistake.
+  // A restart by --restarts may have too little time left, which is no mistake of the user.
   return Error{fmt::format("{} leaves {:.1f} s at step {}, and a step with its checkpoint needs "
                            "about {:.1f} s: nothing was trained; give the run more time",
                            limit.source, std::max(left, 0.0), run.session.progress.step,
@@ -550,7 +550,7 @@ Result<ExitCode> Trainer::train() {
     auto next = nextBatch();
     if (!next) {
       LMC_TRY(drain(0));
-      // Damaged data does no harm to the weights, so they are saved.
+      // The weights are saved, because damaged training data does not affect them.
       if (dataFailed) {
         if (stops)
           return stopDiverged(*stops);
@@ -612,7 +612,7 @@ Result<ExitCode> Trainer::finish(bool interrupted) {
     LMC_TRY(saves.saveNow(/*checkpoint=*/false, run.options.exportDirectory));
   if (metrics && metrics->isBehind())
     run.console.warning("metrics.jsonl lacks the last steps: they could not be written");
-  // A failed save gave only a warning, but a failed last save is an error.
+  // Earlier failed saves were warnings; if the last save failed, the run ends with an error.
   if (const auto &error = saves.saveError())
     return machineError("{}: the last checkpoint, of step {}, could not be saved: {}",
                         run.directory.path(), done, error->message);

@@ -18,17 +18,16 @@ namespace lmc {
 
 // Trains a started session from its current step to the end of its phase.
 //
-// The host enqueues a step and then the next one, without waiting. It reads the results of a step
-// when they arrive, and acts on them only after the next step was enqueued, on CPUs and GPUs alike.
-// The loop empties the device's queue only for work that needs the state of one step, such as a
-// validation or a save.
+// The host always enqueues the next step before it acts on the results of the step before. So the
+// device need not wait for the host. This holds on CPUs and GPUs alike. Only work that needs the
+// state after one step, such as a validation or a save, waits until the device has no other work.
 //
-// Before each step, all ranks exchange whether one of them must stop: because of a signal, a
-// failure, or the time limit, which rank 0 watches. So all ranks stop after the same step. Losses,
-// norms and findings of watches are equal on all ranks; rank 0 writes the metrics.
+// Before each step, the ranks tell each other whether one must stop because of a signal, a failure
+// or the time limit (which rank 0 watches). So all ranks stop after the same step. Losses, norms
+// and the watches' findings are equal on all ranks; rank 0 writes the metrics.
 //
-// The device does not apply a step whose gradient norm is not finite, but the step and its samples
-// are counted.
+// If a step's gradient norm is not finite, the device does not apply the step. The step and its
+// samples are counted all the same.
 class Trainer {
 public:
   // `run` must outlive the trainer.
@@ -38,11 +37,11 @@ public:
   Result<void> prepare();
 
   // Trains, saves and exports. Returns Interrupted if a signal or the time limit stopped the run
-  // early. Error Diverged: a watch stopped the run; its state is in OUT/checkpoints/STEP.diverged,
-  // unless it is damaged. Error UserError: the time is too short for one step.
+  // early. Error Diverged: a watch stopped the run, whose state is in OUT/checkpoints/STEP.diverged
+  // unless it is damaged. Error UserError: no step fits in the time.
   Result<ExitCode> train();
 
-  // After train(): the rollback that a spike requires; nullopt: none.
+  // After train(): the rollback that a spike requires; nullopt if none does.
   const std::optional<Rollback> &rollback() const { return goesBack; }
   // Returns why train() has returned Interrupted: "signal" or "time_limit".
   const char *interruption() const { return outOfTime ? "time_limit" : "signal"; }
@@ -72,18 +71,18 @@ private:
 
   Result<void> openMetrics();
   Result<void> openWatches();
-  // Returns nullopt if a signal asks some rank to stop, or if no time is left for the step.
+  // Returns nullopt if a rank got a signal to stop, or if no time is left for the step.
   Result<std::optional<NextBatch>> nextBatch();
   Result<void> enqueue(const NextBatch &next);
   void writeTrace();
-  // Counts the oldest enqueued step as done when it has ended. The caller must report the record.
+  // Waits for the oldest enqueued step and counts it as done. The caller must report the record.
   Result<StepRecord> settle();
   // Calls settle() and report() for the oldest enqueued steps until only `count` are left.
   Result<void> drain(size_t count);
   // Calls settle() and report() for the enqueued steps whose results have arrived.
   Result<void> settleReady();
   Result<StepRecord> readStep(const EnqueuedStep &step);
-  // Returns how far each named source has been read, and records this for the next checkpoint.
+  // Returns how much of each named source was read, and keeps this for the next checkpoint.
   std::vector<SourceRecord> recordSources();
   // Returns true if validation, a save or other work that needs the state after `step` is due.
   bool hasWorkAfter(uint64_t step) const;
@@ -92,7 +91,7 @@ private:
   // Returns true if a finding ends the loop.
   bool mustLeave() const { return stops || spike; }
   Error stopDiverged(const WatchFinding &finding);
-  // Error: the run has no checkpoint from before step `spike`, or went back too often.
+  // Error: no checkpoint is from before step `spike`, or the run has rolled back too often.
   Result<Rollback> chooseRollback(uint64_t spike);
   Result<ExitCode> goBack();
   // Returns a clause about what the user can do after a divergence.
@@ -101,7 +100,7 @@ private:
   Result<void> validate(StepRecord &record);
   // Lets the model continue the prompts, if this is due.
   Result<void> generateText(StepRecord &record);
-  // Reports that the time limit has prevented the validation `first` and all later ones.
+  // Reports which validations the time limit has prevented: `first` and the later ones in the list.
   void reportUnvalidated(const Validation *first);
   // Returns the estimated seconds of the validations, generations and exports that follow `step`.
   double secondsAfter(uint64_t step) const;

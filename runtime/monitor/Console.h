@@ -42,7 +42,7 @@ private:
   void clearLive();
   void print(const std::string &line);
 
-  // Guards the members below. A thread that has locked it must not call functions of the log.
+  // Protects the members below. A thread that holds this lock must not call functions of the log.
   std::mutex mutex;
   FILE *out, *err;
   RunLog *log = nullptr;

@@ -8,8 +8,8 @@
 
 namespace lmc {
 
-// The minimum standard deviations. At 6 deviations, a rise of the loss by 0.06 nats, or of the
-// gradient norm by a factor of 1.8, is never a spike.
+// The minimum standard deviations. At 6 deviations, a spike is at least a rise of the loss by 6 x
+// 0.01 = 0.06 nats, or of the gradient norm by a factor of exp(6 x 0.1) = 1.8.
 static constexpr double kLeastLossDeviation = 0.01; // in nats
 static constexpr double kLeastNormDeviation = 0.1;  // of ln(norm)
 // Larger losses are replaced by this value, so that squares are finite.
@@ -19,15 +19,15 @@ static constexpr size_t kQuarters = 4;
 static constexpr double kFallingBack = 1.0 / 16; // minimum fall / height above the lowest level
 static constexpr double kVisibleFall = 1.0 / 20; // minimum fall / first loss, for fresh weights
 static constexpr double kSmallRate = 1.0 / 10;   // below this part of the highest rate: no plateau
-// Initial weights of the usual scale give logits with a deviation of 0.02 * sqrt(hidden size). The
-// first loss exceeds ln(vocab_size) by half of their variance: 0.4 nats for a hidden size of 2048,
-// 1.6 nats for 8192. A fifth of ln(32000) is 2.1 nats.
+// Usual initial weights give logits with a standard deviation of 0.02 * sqrt(hidden size). The
+// first loss exceeds ln(vocab_size) by half the variance of the logits: 0.4 nats for a hidden size
+// of 2048, 1.6 nats for 8192. The limit is above these: a fifth of ln(32000) is 2.1 nats.
 static constexpr double kFarFromIgnorance = 1.0 / 5;
 static constexpr double kPeak = 2;          // deviations at which the tail begins
 static constexpr double kMostExcess = 30;   // maximum height of a peak above kPeak, in deviations
 static constexpr double kTailReach = 20000; // steps over which the counts of a tail decay
-// A step with a probability below kHigh in the tail is high (two in a row: 1e-10); a step with a
-// probability below kFar is a spike by itself.
+// A step is high if its probability in the tail is below kHigh; two in a row have 1e-10. A step is
+// a spike by itself if its probability is below kFar.
 static constexpr double kHigh = 1e-5, kFar = 1e-12;
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GuardState::Running, count, last, mean, variance)
@@ -88,8 +88,8 @@ Result<void> Guard::restore(const std::string &text) {
   return {};
 }
 
-// Returns the weight of the newest of `count` values in an exponential mean over `reach` values.
-// The mean of the first `reach` values is a plain one, so that the first value does not weigh more.
+// Returns the weight of the newest value in an exponential mean over `reach` values, of which there
+// are `count` so far. The first `reach` values have equal weights, so the first does not dominate.
 static double newestWeight(int64_t count, int64_t reach) {
   return 1.0 / static_cast<double>(std::clamp<int64_t>(count, 1, std::max<int64_t>(reach, 1)));
 }
@@ -136,8 +136,8 @@ void Guard::enterTails(double ofLoss, double ofNorm) {
     enterTail(memory.normTail, ofNorm);
 }
 
-// Returns the deviations above the mean that a step exceeds with `probability` by the tail; at
-// least `spike`.
+// Returns a limit in deviations above the mean, at least `spike`. In the tail's distribution, a
+// step exceeds the limit with the given probability.
 static double beyond(const GuardState::Tail &tail, double probability, double spike) {
   const double meanExcess = tail.excess / tail.peaks;
   return std::max(spike, kPeak + meanExcess * std::log(tail.peaks / tail.steps / probability));
@@ -152,7 +152,7 @@ void Guard::setLimits(int64_t step) {
   std::erase_if(memory.limits, [&](const GuardState::Limit &limit) { return limit.step <= step; });
   if (settings.onSpike != "skip" || settings.action == "off" || !judges(memory.loss))
     return;
-  // After a high step, another high step is a spike.
+  // After a high step the limit is lower, because a second high step makes a spike.
   const bool isSuspect = memory.spikeStart != 0 || memory.highStep != 0;
   auto limit = [&](const GuardState::Running &running, const GuardState::Tail &tail,
                    double leastDeviation) {
@@ -184,14 +184,14 @@ void Guard::start(double loss, int64_t step, Verdict &verdict) {
 }
 
 void Guard::judgeSpike(const StepRecord &record, double loss, Verdict &verdict) {
-  // The user named the step to be skipped, perhaps because its batch is unusual.
+  // If guard.skip_steps names a step, its batch may be unusual, so it is not judged.
   if (record.skipped == SkipReason::Named)
     return;
   const int64_t step = record.step;
   const double norm = record.gradNorm;
   const bool inSpike = memory.spikeStart != 0;
-  // A spike is over only when both values are well below the threshold, around which they may
-  // waver.
+  // A spike is over once loss and norm are both below half the threshold. Values that vary around
+  // the threshold thus do not end it.
   const double part = inSpike ? 0.5 : 1;
   const double ofLoss = deviationsAbove(memory.loss, loss, kLeastLossDeviation);
   const double ofNorm = deviationsAbove(memory.logNorm, std::log(norm), kLeastNormDeviation);
@@ -203,12 +203,12 @@ void Guard::judgeSpike(const StepRecord &record, double loss, Verdict &verdict) 
                highNorm = beyond(memory.normTail, kHigh, settings.spike);
   const bool high = judged ? isAbove(part * highLoss, part * highNorm)
                            : loss > memory.lowest + part * settings.rise;
-  // An odd but harmless batch has an unusual norm or an unusual loss, but seldom both.
+  // An odd but harmless batch may raise the loss or the norm, but seldom raises both.
   const bool both = judged && judgesNorm() && ofLoss > highLoss && ofNorm > highNorm;
   const bool far = judged && isAbove(beyond(memory.lossTail, kFar, settings.spike),
                                      beyond(memory.normTail, kFar, settings.spike));
   const bool isSpike = high && (inSpike || !judged || afterHigh || both || far);
-  // A skipped step exceeded limits that are older than the present means, so it stays a spike.
+  // A skipped step stays a spike. Its limits came from older means than the present ones.
   if (!isSpike && record.skipped == SkipReason::None) {
     if (inSpike && memory.spikeReported)
       verdict.warnings.push_back(
@@ -263,7 +263,7 @@ void Guard::judgeSpike(const StepRecord &record, double loss, Verdict &verdict) 
   }
   memory.highestLoss = std::max(memory.highestLoss, loss);
   memory.highestNorm = std::max(memory.highestNorm, norm);
-  // A loss that stays high for `patience` steps, but too low for a divergence, is a new level.
+  // If a spike has lasted for `patience` steps and is no divergence, its loss counts as usual.
   if (step - memory.spikeStart >= settings.patience && memory.riseStart == 0) {
     if (memory.spikeReported)
       verdict.warnings.push_back(

@@ -1,30 +1,29 @@
-// Watches the loss and the gradient norm of a run: warns of a spike, and decides when the run has
+// Watches the loss and the gradient norm of a run. Warns of a spike, and decides when the run has
 // diverged for good.
 //
-// A step is high under two conditions. Its loss, or the logarithm of its gradient norm, is more
-// than `spike` deviations above the running mean. By the tail of the steps so far, its probability
-// is below 1e-5. A spike is two high steps in a row, one step whose loss and norm are both high, or
-// one step with a probability below 1e-12. The tail is exponential with the mean excess over two
-// deviations (peaks over a threshold; Siffer et al., KDD 2017). For normal values, the two limits
-// are about 5 and 11 deviations. Norms are judged from two windows on, because they change by
-// factors in a warm-up.
+// A step is high if its loss, or the logarithm of its gradient norm, meets two conditions. The
+// value is more than `spike` standard deviations above the running mean. Its probability, estimated
+// from the earlier steps, is below 1e-5. A spike is one of three: two high steps in a row, a step
+// whose loss and norm are both high, or a step with a probability below 1e-12. The estimate takes
+// the tail beyond two deviations as exponential (peaks over a threshold; Siffer et al., KDD 2017).
+// Normally distributed values reach 1e-5 at about 5 deviations, and 1e-12 at about 11. Norms are
+// judged only after 2 x `window` steps, because they change by large factors in a warm-up.
 //
-// The mean is exponential over a tenth of `window` steps. The deviation is sqrt(mean(d^2) / 2) over
-// `window` steps, with d the difference of consecutive steps (mean square successive difference,
-// von Neumann et al. 1941): a falling loss does not increase it. As in ZClip (arXiv 2504.02507),
-// spikes and single high values enter neither. Six deviations, and a judgement from half a window
-// on, are those of OLMo-core's SkipStepOptimizer. In the first half window, a spike is a loss of
-// more than `rise` above its lowest level.
+// The mean is exponential over `window` / 10 steps. The deviation is sqrt(mean(d^2) / 2) over
+// `window` steps; d is the difference of consecutive steps (mean square successive difference, von
+// Neumann et al. 1941). So a steady fall of the loss does not increase it. As in ZClip (arXiv
+// 2504.02507), mean and deviation leave out high values. The limit of six deviations, and judging
+// from `window` / 2 steps on, are from OLMo-core's SkipStepOptimizer. Before that, a spike is a
+// loss of more than `rise` above its lowest level.
 //
-// A run has diverged for good if its loss stays more than `rise` above its lowest level for
-// `patience` steps and does not fall back. Levels are means over a quarter of `patience` steps. Let
-// L be the lowest level so far and H the highest of the latest four: all four are above L + `rise`,
-// and the latest is above H - (H - L) / 16. Before the first level, L is ln(vocab_size), or the
-// first loss if that is higher. MosaicML's KillLossSpike compares with the mean of a window
-// instead, which rises together with the loss, so it never finds a slow rise.
+// A level is the mean loss of `patience` / 4 steps. Let L be the lowest level so far, and H the
+// highest of the latest four. A run has diverged for good if these four are all above L + `rise`,
+// and the latest does not fall back: it is above H - (H - L) / 16. Before the first level, L is
+// ln(vocab_size) or, if higher, the first loss. MosaicML's KillLossSpike compares with the mean of
+// a window instead. That mean rises with the loss, so a slow rise is never found.
 //
 // A run has also diverged if the loss or the gradient norm is not finite in ten steps in a row.
-// Otherwise, such steps and steps without a gradient are ignored.
+// Fewer such steps, and steps without a gradient, are ignored.
 #pragma once
 
 #include "ground/config/Config.h"
@@ -41,7 +40,7 @@
 
 namespace lmc {
 
-// The device does not apply a step whose loss or gradient norm exceeds these limits, exact in f32.
+// The device does not apply a step whose loss or gradient norm exceeds these f32 values.
 struct StepLimits {
   double loss = std::numeric_limits<double>::infinity(); // in nats
   double norm = std::numeric_limits<double>::infinity(); // L2 norm of the gradient before clipping
@@ -53,8 +52,8 @@ struct GuardState {
     int64_t count = 0; // number of steps in the mean
     double last = 0, mean = 0, variance = 0;
   };
-  // The steps without a spike, with counts that decay over kTailReach steps. The initial values are
-  // a tail slightly heavier than a normal one.
+  // Counts of the judged steps that were not part of a spike. They decay over kTailReach steps. The
+  // initial values describe a tail slightly heavier than that of a normal distribution.
   struct Tail {
     double steps = 667, peaks = 20, excess = 10; // peaks: above kPeak; excess: sum above kPeak
   };
@@ -62,7 +61,7 @@ struct GuardState {
   Running loss, logNorm; // the loss in nats, and ln(gradient norm)
   Tail lossTail, normTail;
   int64_t highStep = 0; // the latest step, if it was high but no spike; else 0
-  // Those of highStep, in deviations above the mean. They enter the tails if no spike follows.
+  // The loss and norm of highStep, in deviations above the mean, for the tails if no spike follows.
   double highLoss = 0, highNorm = 0;
 
   int64_t spikeStart = 0; // first step of a spike that is not over; 0: there is none
@@ -86,7 +85,7 @@ struct GuardState {
 
   int64_t nonFinite = 0; // number of latest steps in a row without finite loss and norm
 
-  // The keys are the names of validation sets.
+  // By name of the validation set.
   struct Validation {
     double lowest = 0;
     int64_t step = 0;        // the step of the lowest loss
@@ -95,7 +94,7 @@ struct GuardState {
   std::map<std::string, Validation> validations;
 
   double firstLoss = 0;
-  // Number of steps at half the highest learning rate or more; -1: the loss's fall is not judged.
+  // Number of steps so far at half the highest learning rate or more; -1: the guard does not count.
   int64_t ratedSteps = -1;
   PlateauState plateau;
 };
@@ -123,16 +122,16 @@ public:
     std::optional<Plateau> plateau; // a plateau that has begun; also in `warnings`
   };
 
-  // Tells the guard that the weights are freshly drawn. It then judges the first loss, and whether
-  // the loss falls in the first steps at a high learning rate.
+  // Tells the guard that the run starts from random initial weights. The guard then judges the
+  // first loss, and whether the loss falls in the first steps at a high learning rate.
   void expectFreshWeights();
 
-  // Tells the guard that the user has changed a setting. All statistics start anew, and no level
-  // lowers L for `window` steps.
+  // Tells the guard that the user has changed a setting. All statistics start anew. For `window`
+  // steps, the lowest level L is not lowered.
   void expectChange();
 
-  // Judges a step. After a divergence, the present level becomes L. With guard.action "off", only
-  // steps that are not finite are counted; such a divergence is always `lasting`.
+  // Judges a step. After a divergence, L becomes the present level. With guard.action "off", the
+  // guard only counts steps that are not finite; a divergence by them is always `lasting`.
   Verdict observe(const StepRecord &record);
 
   // A validation loss that has risen.
@@ -141,8 +140,8 @@ public:
     int64_t step;        // the step of the lowest loss
     std::string text;    // a clause for the warning
   };
-  // Returns a rise of more than guard.validation above the set's lowest loss, but not again until
-  // the loss has fallen back by half of it.
+  // Returns a rise if the loss is more than guard.validation above the set's lowest loss. Returns
+  // no second rise before the loss was within guard.validation / 2 of the lowest.
   std::optional<ValidationRise> observeValidation(const std::string &set, int64_t step,
                                                   double loss);
   // Returns the step of the set's lowest loss; nullopt before its first validation.
@@ -151,10 +150,10 @@ public:
   // Returns the limits of a step. All steps up to `step` - 2 must have been observed.
   StepLimits limitsOf(int64_t step) const;
 
-  // Returns the first step of a spike or rise that is not over.
+  // Returns the first step of a present spike or rise.
   std::optional<int64_t> suspectSince() const;
 
-  // Save and restore, as JSON, everything on which later verdicts depend.
+  // Save and restore, as JSON, all state that later verdicts need.
   std::string state() const;
   Result<void> restore(const std::string &text);
 
@@ -170,7 +169,7 @@ private:
   void enter(GuardState::Running &running, double value) const;
   // Returns true once enough steps were observed to judge norms.
   bool judgesNorm() const;
-  // Adds a step without a spike, given in deviations above the means, to the tails.
+  // Adds a step outside of spikes to the tails. The values are in deviations above the means.
   void enterTails(double ofLoss, double ofNorm);
   bool judges(const GuardState::Running &running) const;
 

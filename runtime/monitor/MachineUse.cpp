@@ -21,7 +21,7 @@ MachineUse operator-(const MachineCounters &after, const MachineCounters &before
   MachineUse use;
   use.seconds = after.time - before.time;
   use.ownCpu = after.ownCpu - before.ownCpu;
-  // /proc/stat is coarser than this process's own time, so the difference may be negative.
+  // /proc/stat has coarser units than this process's own time, so the difference may be negative.
   use.otherCpu = std::max(0.0, after.busy - before.busy - use.ownCpu);
   use.stolen = after.stolen - before.stolen;
   use.involuntary = after.involuntary - before.involuntary;

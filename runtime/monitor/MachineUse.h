@@ -32,8 +32,8 @@ struct MachineCounters {
 // Returns the use of the machine between two readings.
 MachineUse operator-(const MachineCounters &after, const MachineCounters &before);
 
-// Returns ticks of the processors `cpus` in the text of /proc/stat (proc_stat(5)). busy = user +
-// nice + system + irq + softirq, stolen = steal.
+// Processor times in ticks, from the text of /proc/stat (proc_stat(5)), summed over `cpus`. busy is
+// user + nice + system + irq + softirq; stolen is steal.
 struct CpuTicks {
   double busy = 0, stolen = 0;
 };
@@ -45,11 +45,11 @@ double parseSwappedPages(std::string_view procVmstat);
 // Reads the counters of this process and machine. A counter that the system does not have is 0.
 class MachineReader {
 public:
-  // The minimum seconds between two readings of the processors' clock. Some kernels need 10 ms for
-  // one (Linux 5.10: arch/x86/kernel/cpu/aperfmperf.c).
+  // The minimum time in seconds between two readings of the clock frequency. On some kernels one
+  // reading takes 10 ms (Linux 5.10: arch/x86/kernel/cpu/aperfmperf.c).
   static constexpr double kClockSeconds = 10;
 
-  // `clockGHz` returns the clock of a processor.
+  // `clockGHz` returns the clock frequency of a processor.
   explicit MachineReader(std::function<double()> clockGHz = ownClockGHz)
       : clockGHz(std::move(clockGHz)) {}
 

@@ -7,12 +7,12 @@ namespace lmc {
 
 static constexpr size_t kMostBlocks = 32, kLeastBlocks = 16;
 static constexpr size_t kWindows = 8; // a window is an eighth of the blocks
-// In deviations. The end of a plateau requires more than the begin, so that noise does not end it.
+// In standard errors. A plateau needs more to end than to begin, so that noise does not end it.
 static constexpr double kCertain = 3, kCertainEnd = 5;
 
 using Block = PlateauState::Block;
 
-// Returns one block with all steps of `blocks` (Chan et al. 1979, formula 1.5).
+// Returns `blocks` merged into one block (Chan et al. 1979, formula 1.5).
 static Block together(std::span<const Block> blocks) {
   Block all;
   for (const Block &block : blocks) {

@@ -1,18 +1,18 @@
-// Finds a loss that no longer falls, at any time of a run.
+// Finds a plateau: a loss that no longer falls. It may begin at any time of a run.
 //
-// By a power law (arXiv 2001.08361), a loss falls by about the same part in each doubling of the
-// number of steps. So the mean of the latest eighth of the steps is compared with that of the
-// eighth before it. The loss has a plateau if its fall is certainly smaller than `fall` times the
-// loss:
+// Losses follow a power law (arXiv 2001.08361): each doubling of the number of steps lowers the
+// loss by about the same fraction. So the mean of the latest eighth of the steps, `latest`, is
+// compared with the mean of the eighth before, `before`. A plateau begins when the fall is smaller
+// than `fall` times the loss, even with three standard errors s added:
 //
 //   before - latest + 3 s < fall * latest
 //   s^2 = var(before) / n(before) + var(latest) / n(latest)
 //
 // The plateau ends when before - latest > 5 s and before - latest >= fall * latest.
 //
-// The losses are kept as means and variances of at most 32 blocks of equal numbers of steps, at
-// first 64. When there are 32, every two neighbours become one. The loss is judged at the end of a
-// block, from 16 blocks on.
+// Only the mean and the variance of each block of consecutive steps are kept. A block has 64 steps
+// at first. When there are 32 blocks, neighbours are merged in pairs, and the length doubles. The
+// loss is judged at the end of each block once there are 16.
 #pragma once
 
 #include <cstdint>

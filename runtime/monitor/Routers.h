@@ -8,17 +8,17 @@
 
 namespace lmc {
 
-// The router of a layer in one step, over all micro-steps and ranks. Of C choices
-// (num_experts_per_tok per token), expert e of E experts got counts[e].
+// A layer's router in one step, summed over all micro-steps and ranks. The router chooses
+// num_experts_per_tok experts for each token. counts[e] is how often it chose expert e of E.
 struct RouterRecord {
   int64_t layer = 0;
   std::vector<double> counts;
   double entropy = 0; // mean over tokens of -sum of p ln p, in nats: at most ln E
-  // Mean over the micro-batches of each rank of E sum over e of f P: f is the number of choices of
-  // e per token, P its mean probability (Fedus et al. 2021, arXiv 2101.03961). It is
-  // num_experts_per_tok if all experts are equally busy.
+  // The mean, over the micro-batches of all ranks, of E * (sum of f_e P_e over experts e). f_e is
+  // the number of choices of e per token, P_e its mean probability (Fedus et al. 2021, arXiv
+  // 2101.03961). It is num_experts_per_tok if all experts are equally busy.
   double balanceLoss = 0;
-  // The share of late choices, if a rank computes choices in windows.
+  // The share of choices after the first window (distributed.expert_capacity); absent: no windows.
   std::optional<double> late = {};
 
   // Return the shares of all choices that the busiest and the idlest expert got.

@@ -34,8 +34,8 @@ public:
   // Appends {"time": TIME, "event": NAME, ...FIELDS} to events.jsonl.
   void event(const char *name, const nlohmann::ordered_json &fields);
 
-  // Calls `listener` (may be null) with each later event once it is written, in its thread and with
-  // the lock.
+  // Calls `listener` with each later event, after the event is written. The call comes from the
+  // thread that writes, which holds the lock. Null: no calls.
   using Listener =
       std::function<void(const std::string &name, const nlohmann::ordered_json &event)>;
   void listen(Listener to);

@@ -27,7 +27,7 @@ public:
   virtual void step(const StepRecord &record, int64_t logInterval) = 0;
   // Is called with the texts that the model generated after `step`.
   virtual void generated(int64_t step, const std::vector<GeneratedText> &texts) = 0;
-  // Is called with the updates of tensors by an earlier step.
+  // Is called with the updates of the weights in an earlier step.
   virtual void updated(const StepUpdates &updates) = 0;
 };
 

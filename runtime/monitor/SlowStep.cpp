@@ -10,11 +10,11 @@
 namespace lmc {
 
 static constexpr double kRatio = 1.5, kExcess = 0.1; // seconds
-// A cause is named only if it explains at least this share of the additional time.
+// A cause is named only if it explains at least this share of the step's additional time.
 static constexpr double kShare = 0.1;
 // A clock below this share of the usual clock is named as a cause: clocks vary by some percent.
 static constexpr double kClock = 0.9;
-// A process with less than this share of its usual processor time has lost processors to others.
+// If a process gets less than this share of its usual processor time, others have taken it.
 static constexpr double kLessCpu = 0.75;
 
 std::string SlowStep::text() const {
@@ -40,7 +40,7 @@ std::optional<SlowStep> explainSlowStep(const StepTimes &step, const StepTimes &
     slow.causes.push_back({name, std::min(seconds, excess), std::move(text)});
   };
 
-  // First the causes that were measured within the step.
+  // The causes that were measured within the step come first.
   double left = excess; // additional time that no wait explains
   auto addWait = [&](const char *name, double now, double before, const char *text) {
     if (now - before < kShare * excess)
@@ -64,7 +64,7 @@ std::optional<SlowStep> explainSlowStep(const StepTimes &step, const StepTimes &
   if (left >= kShare * excess) {
     const double stolen = machine.stolen - usualMachine.stolen;
     const double others = machine.otherCpu - usualMachine.otherCpu;
-    // With many processes on a processor, waits get longer but not more frequent.
+    // With many processes on one processor, waits get longer, not more frequent: ownCpu shows them.
     const bool takesTurns =
         machine.involuntary > 2 * usualMachine.involuntary + 10 ||
         (machine.involuntary > 10 && machine.ownCpu < kLessCpu * usualMachine.ownCpu);

@@ -23,7 +23,7 @@ struct StepTimes {
 
 // A cause of a part of the additional time of a step.
 struct SlowStepCause {
-  // "data", "ranks", "logs", "save", "validation", "other_processes", "hypervisor", "clock",
+  // One of "data", "ranks", "logs", "save", "validation", "other_processes", "hypervisor", "clock",
   // "page_faults", "swap", "stopped", "more_computation".
   std::string name;
   double seconds = 0; // part of the additional time; 0: unknown
@@ -39,10 +39,10 @@ struct SlowStep {
   std::string text() const;
 };
 
-// Returns nullopt unless the step took 1.5 times the usual time and at least 0.1 s longer: a
-// smaller difference can be noise. `usual` has the medians of earlier steps. `machine` is the use
-// of the machine in a period that includes the step and ends with it; `usualMachine` is the usual
-// use in a period of this length. `predicted` is the plan's seconds for a step, or 0.
+// Explains a slow step; nullopt unless it took 1.5 times the usual time and 0.1 s longer, as
+// smaller differences can be noise. `usual` has the medians of earlier steps. `machine` is the
+// machine's use in a period that ends with the step and includes it. `usualMachine` is the usual
+// use in as long a period. `predicted` is the plan's estimate of a step in seconds; 0: none.
 std::optional<SlowStep> explainSlowStep(const StepTimes &step, const StepTimes &usual,
                                         const MachineUse &machine, const MachineUse &usualMachine,
                                         double predicted);
@@ -55,15 +55,15 @@ public:
 
   struct Found {
     SlowStep step;
-    // True if the step took kWarnSeconds longer than usual, the last warning is kPause seconds ago,
-    // and the user does not see the cause anyway, as of a save.
+    // True if the user should be warned: the step took kWarnSeconds longer than usual, the last
+    // warning was kPause seconds ago, and the user does not see the cause anyway, such as a save.
     bool warns = false;
   };
 
   explicit SlowStepWatch(double predicted) : predicted(predicted) {}
 
-  // Must be called with each step, the use of the machine since some time before it, and the time
-  // in seconds. The first two steps, which include a warm-up, are ignored; the next kLeast steps
+  // Must be called with each step. `machine` is the machine's use in a period that ends with the
+  // step; `now` is in seconds. The first two steps are ignored as warm-up. The next kLeast steps
   // are not judged.
   std::optional<Found> observe(const StepTimes &step, const MachineUse &machine, double now);
 

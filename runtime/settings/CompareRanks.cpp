@@ -44,7 +44,7 @@ static nlohmann::json toJson(const StartingPoint &start) {
           {"init", start.init}};
 }
 
-// Returns how this rank differs from rank 0, as a text; "" if it does not differ.
+// Returns how this rank differs from rank 0, as a text; "" if the two are equal.
 static std::string differenceFrom(const RunIdentity &first, const nlohmann::json &firstStart,
                                   const RunIdentity &own, const StartingPoint &start) {
   std::vector<SettingChange> changes = compareSettings(first, own);

@@ -9,8 +9,8 @@
 
 namespace lmc {
 
-// Returns an Error on all ranks if one has another plan or release than rank 0, or if their number
-// is not the plan's.
+// Returns an Error on all ranks if a rank has another plan or release than rank 0, or if the number
+// of ranks is not the plan's.
 Result<void> comparePlans(World &world, const PlanFile &plan);
 
 struct StartingPoint {

@@ -6,7 +6,7 @@
 
 namespace lmc {
 
-// Returns the rate at `step` on the line between the nearest points before and after it.
+// Returns the rate at `step` by linear interpolation between the nearest two points.
 static double rateBetween(const std::vector<RatePoint> &points, int64_t step) {
   const auto after = std::ranges::upper_bound(points, step, {}, &RatePoint::step);
   if (after == points.begin())
@@ -19,7 +19,7 @@ static double rateBetween(const std::vector<RatePoint> &points, int64_t step) {
   return from.rate + (after->rate - from.rate) * progress;
 }
 
-// Returns (rate - minLr) / (lr - minLr) when the part `progress` (0 to 1) of a decay is done.
+// Returns (rate - minLr) / (lr - minLr) after the fraction `progress` (0 to 1) of a decay.
 static double remaining(LrStyle style, WsdDecayStyle wsdStyle, double progress) {
   if (style == LrStyle::Cosine || (style == LrStyle::Wsd && wsdStyle == WsdDecayStyle::Cosine))
     return 0.5 * (1.0 + std::cos(std::numbers::pi * progress));

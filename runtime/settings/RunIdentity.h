@@ -10,7 +10,7 @@
 
 namespace lmc {
 
-// A setting whose value, or whose token files' contents, are not those of an earlier start.
+// A setting whose value differs from that at an earlier start, or whose token files' contents do.
 struct SettingChange {
   std::string key;         // "lr_schedule.lr"
   std::string from, to;    // the values at the earlier and at the later start, as texts
@@ -21,32 +21,32 @@ struct SettingChange {
 // Returns the identity of a run of `plan` with `settings`; `run`, `data` and `changes` stay empty.
 RunIdentity describeRun(const PlanFile &plan, const SettingTable &settings);
 
-// Returns a new value for RunIdentity::run.
+// Returns a random identifier for RunIdentity::run.
 std::string drawRunId();
 
-// Returns the recorded changes by `lmc-run --set` that a restart with `plan` repeats, in the form
-// that RunSettings::read() takes. A change is repeated only if the plan's own value is the same as
-// before: an old `--set` must not hide a new value in the TOML file. With `hasPosition`, a default
-// of data.shuffle_block stays too, because the recorded position counts tokens in the order that it
-// gives.
+// Returns the recorded `lmc-run --set` changes that a restart with `plan` repeats, in the form that
+// RunSettings::read() takes. A change is repeated only if the plan's own value is as before: an old
+// --set must not hide a new value in the TOML file. With `hasPosition`, also keeps the recorded
+// default of data.shuffle_block: the recorded position in the data is right only for its order of
+// tokens.
 std::vector<std::string> repeatedOverrides(const RunIdentity &before, const plan::Plan &plan,
                                            bool hasPosition);
 
-// Returns the settings that differ, without those that name token files. A setting that only one
-// identity has, as after an update of lmc, differs only if its value is not the default.
+// Returns the settings that differ, except those that name token files. If only one identity has a
+// setting, as after an update of lmc, it differs only if its value is not the default.
 std::vector<SettingChange> compareSettings(const RunIdentity &before, const RunIdentity &now);
 
-// Returns how the data differs, as changes of the settings that name token files. The order and
-// contents of files are compared, but not their paths.
+// Returns how the data differs, as changes of the settings that name token files. Compares the
+// order and the contents of the files, but not their paths.
 std::vector<SettingChange> compareData(const RunIdentity &before, const RunIdentity &now);
 
-// Returns true if a change gives the training data another order.
+// Returns true if one of the changes alters the order of the training data.
 bool reordersData(const std::vector<SettingChange> &changes);
-// Returns true if the changes keep the order within the source whose files the setting `key` names.
+// Returns true if the changes keep the order within a source. The setting `key` names its files.
 bool keepsSource(const std::vector<SettingChange> &changes, std::string_view key);
 
-// Returns the changes of identity that no element of `declared` covers: by their key, by the key
-// that their default follows, or by their section.
+// Returns the changes of the identity that `declared` does not cover. An element covers a change if
+// it is the change's key or section, or covers the setting that the key's default follows.
 std::vector<SettingChange> undeclared(const std::vector<SettingChange> &changes,
                                       const std::vector<std::string> &declared);
 

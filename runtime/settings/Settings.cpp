@@ -39,8 +39,8 @@ static std::vector<ValidationSettings> validationsOf(const RunSettings &settings
   return sets;
 }
 
-// Removes the sources that the phase does not read, and sets the weights of the others to the
-// phase's. SettingRules.h has checked the names.
+// Removes the sources that the phase does not read, and sets the weights that the phase gives to
+// the others. SettingRules.h has checked the names.
 static Result<void> enterPhaseData(const PhaseConfig &phase, std::vector<SourceOptions> &sources) {
   if (phase.sources.empty())
     return {};

@@ -72,7 +72,7 @@ AdamWStep adamWStep(const TrainSettings &settings, int64_t number, double lr);
 // The key of the phase's name in a checkpoint's extra state.
 inline constexpr const char *kPhase = "phase";
 
-// A phase: the steps (firstStep, lastStep] of a run, which use one program of its plan.
+// A phase of a run: the steps (firstStep, lastStep]. They use one program of the plan.
 struct RunPhase {
   size_t index = 0; // index in PlanFile::phases()
   std::string name; // "" for a run without phases

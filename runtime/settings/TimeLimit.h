@@ -21,37 +21,37 @@ struct TimeLimit {
 // Returns the seconds since 1970-01-01 00:00 UTC.
 double unixSeconds();
 
-// The environment variable by which a parent that restarts a run passes on its limit, as textOf().
+// The environment variable that gives a restarted child process the time limit, as textOf().
 inline constexpr const char *kTimeLimitVariable = "LMC_TIME_LIMIT";
 std::string textOf(const TimeLimit &limit); // "END SOURCE"
 
 // Returns the seconds of a duration: "3.5" (hours), "1d12h", "3h50m" or "90s"; at most 10 years.
 Result<double> parseDuration(std::string_view text);
 
-// Returns the seconds since 1970-01-01 00:00 UTC of a point in time: such a number, or ISO 8601 as
-// in "2026-11-22T13:40" (local time), "2026-11-22 13:40:02Z" and "2026-11-22T13:40+02:00". Error:
-// it is not before the year 2200.
+// Returns a point in time in seconds since 1970-01-01 00:00 UTC. `text` is this number, or ISO 8601
+// as in "2026-11-22T13:40" (local time), "2026-11-22 13:40:02Z" and "2026-11-22T13:40+02:00".
+// Error: the time is in the year 2200 or later.
 Result<double> parseTime(const std::string &text);
 
-// Returns the earliest of the limits by `maxHours` (--max-hours, "" for none) after `began`, by
-// `deadline` (--deadline), and, without --deadline, by SLURM_JOB_END_TIME (seconds;
-// https://slurm.schedmd.com/sbatch.html). If kTimeLimitVariable has a limit, only that one counts.
-// Error: an option is wrong, or its time is over.
+// Returns the earlier of two limits: `maxHours` after `began` (--max-hours, "": none), and
+// `deadline` (--deadline) or, without it, SLURM_JOB_END_TIME (in seconds;
+// https://slurm.schedmd.com/sbatch.html). If kTimeLimitVariable is set, only its limit counts.
+// Error: an option is wrong, or its time has passed.
 Result<std::optional<TimeLimit>> findTimeLimit(const std::string &maxHours,
                                                const std::string &deadline,
                                                const Environment &environment, double began);
 
-// Estimates the seconds of a save before one was measured: the maximum of the latest saves in
-// events.jsonl in `folder` or, if there are none, `bytes` / (100 MB/s), the speed of a hard disk.
+// Estimates the seconds of a save before the first one: the maximum of the latest saves in
+// events.jsonl in `folder`; without saves, `bytes` / (100 MB/s), the speed of a hard disk.
 double expectedSaveSeconds(uint64_t bytes, const std::string &folder);
 
 // Decides whether the run must stop before the next step, so that it can save and end before its
 // limit. All times are in seconds.
 //
-// A step may begin if this sum is at most the time that is left. `step` and `save` are the longest
-// of the latest kLatestSteps steps and kLatestSaves saves:
+// A step may begin if this sum is at most the time that is left. `step` is the longest of the
+// latest kLatestSteps steps, `save` of the latest kLatestSaves saves:
 //
-//   (1 + steps that are enqueued) x step + work beside steps + 2 x save + kEnd
+//   (1 + number of enqueued steps) x step + other work after them + 2 x save + kEnd
 class TimeBudget {
 public:
   static constexpr size_t kLatestSteps = 20, kLatestSaves = 5;
@@ -68,13 +68,13 @@ public:
   void stepped(double seconds);
   void saved(double seconds);
 
-  // Returns true if the next step must not begin, given the number of enqueued steps and the
-  // estimated seconds of other work after it.
+  // Returns true if no further step may begin. `enqueued` is the number of enqueued steps,
+  // `besides` the estimated seconds of other work after the step.
   bool mustLeave(size_t enqueued, double besides) const;
-  // Returns true if only a save still fits after `besides`, the rest of a background save.
+  // Returns true if time is left only for a save after `besides` seconds of a background save.
   bool mustSave(double besides = 0) const;
 
-  // Returns the seconds that must be left before a step, with no work beside it, may begin.
+  // Returns the seconds that must be left for a step to begin, if no other work follows it.
   double neededSeconds() const { return step() + 2 * save() + kEnd; }
   double step() const;
   double save() const;

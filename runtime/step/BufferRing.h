@@ -14,16 +14,16 @@ public:
   // Makes `count` buffers of `bytes` bytes each.
   static Result<BufferRing> make(Device &device, int count, uint64_t bytes);
 
-  // Returns the next buffer, once the device has finished the copies that use it.
+  // Returns the next buffer, after the copies from its last use are complete.
   Result<HostBuffer *> next();
-  // Must be called once all copies that use the buffer of the last next() are enqueued.
+  // Must be called after all copies that use the buffer from next() are enqueued.
   Result<void> enqueued();
 
-  // Returns the oldest buffer that was not taken yet, once its copies are complete. Requires
-  // hasPending().
+  // Returns the oldest buffer that take() has not returned yet, once its copies are complete.
+  // Requires hasPending().
   Result<HostBuffer *> take();
   bool hasPending() const { return taken < used; }
-  // Returns true if next() would return a buffer that was not taken yet.
+  // Returns true if next() would reuse a buffer that take() has not returned yet.
   bool isFull() const { return used - taken == slots.size(); }
   // Returns true if take() would return at once.
   Result<bool> isReady();

@@ -31,7 +31,7 @@ Result<Evaluation> Evaluator::evaluate(const std::function<bool()> &stopRequeste
   LMC_TRY(bytesOfTokens);
   Evaluation evaluation;
   double sum = 0;
-  // Bytes of text of this rank's targets, and the number of targets whose bytes are not known.
+  // Text bytes of this rank's targets, and the number of targets whose bytes are not known.
   double bytes = 0, unknown = 0;
   // Waits for the oldest requested loss and adds it.
   auto takeLoss = [&]() -> Result<void> {
@@ -42,7 +42,7 @@ Result<Evaluation> Evaluator::evaluate(const std::function<bool()> &stopRequeste
   };
   const uint64_t ranks = static_cast<uint64_t>(world.size());
   for (uint64_t done = 0; done < samples; done += rows * ranks) {
-    // Of the next rows, the first `rows` belong to rank 0, the following ones to rank 1, and so on.
+    // Of the next rows, rank 0 reads the first `rows`, rank 1 the following `rows`, and so on.
     const uint64_t first = std::min(done + static_cast<uint64_t>(world.rank()) * rows, samples);
     uint64_t count = std::min(rows, samples - first);
     Result<void> filled =

@@ -17,7 +17,7 @@ namespace lmc {
 struct Evaluation {
   double loss = 0;     // nats per token, the mean over the targets with a loss
   uint64_t tokens = 0; // number of targets with a loss
-  // Sum of the losses in bits / bytes of text of the targets; absent if these are not known.
+  // The sum of the losses in bits / the number of text bytes of the targets; absent if unknown.
   std::optional<double> bitsPerByte;
   bool complete = true; // false: a signal stopped the evaluation
 };
@@ -41,7 +41,7 @@ private:
   Inputs &inputs;
   Scalars &scalars;
   std::unique_ptr<DataSource> data;
-  // The bytes of text of each id, or kUnknownBytes; empty: the data does not state them.
+  // The number of text bytes of each id, or kUnknownBytes; empty: the data does not have them.
   Result<std::vector<uint16_t>> bytesOfTokens;
   uint64_t samples;
   World &world;

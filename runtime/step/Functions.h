@@ -31,8 +31,8 @@ private:
 class Functions {
 public:
   // Records every function of `plan`. With `profile`, run() waits for the function and adds its
-  // time. With `observer`, the observer runs the functions while observer->isRecording(). Both may
-  // be null, and must outlive this object.
+  // time. While observer->isRecording(), the observer runs the functions. Both may be null, and
+  // must outlive this object.
   static Result<std::unique_ptr<Functions>> record(const PlanFile &plan, Device &device,
                                                    Profile *profile, FunctionObserver *observer);
 

@@ -16,7 +16,7 @@ namespace lmc {
 using plan::DType;
 using plan::InitializerKind;
 
-// The number of elements that are in host memory at a time, and that one task of a thread computes.
+// The number of elements in host memory at a time, and the number in one task of a thread.
 static constexpr uint64_t kChunkElements = uint64_t{1} << 22;
 static constexpr uint64_t kThreadElements = uint64_t{1} << 16;
 
@@ -133,7 +133,7 @@ Result<void> initializeVariables(const PlanFile &plan, Device &device, uint64_t 
   return {};
 }
 
-// By the plan's verifier, the source is no CopyOf itself.
+// The plan's verifier has checked that the source is not itself a CopyOf.
 static Result<const plan::Variable *> copySource(const PlanFile &plan,
                                                  const plan::Variable &variable) {
   const auto *source = variable.initializer()->source();

@@ -12,7 +12,7 @@
 
 namespace lmc {
 
-// The inputs that upload() writes. Every plan has the first two, and may have the others.
+// The inputs that upload() writes. Every plan has batch.tokens and batch.targets.
 static constexpr std::array kNames = {names::kTokens, names::kTargets, names::kStarts,
                                       names::kPositions, names::kRowPositions};
 static constexpr size_t kRequired = 2;
@@ -35,7 +35,7 @@ bool readsDocuments(const PlanFile &plan) {
   return hasDocumentMask(plan) || plan.findVariable(names::kPositions) >= 0;
 }
 
-// Returns an error if the plan has an input that upload() does not know: a newer compiler made it.
+// Returns an error if upload() does not know an input of the plan, which is then of a newer lmc.
 static Result<void> checkAllAreKnown(const PlanFile &plan) {
   for (const plan::Variable *variable : *plan->variables())
     if (const std::string_view name = variable->name()->string_view();

@@ -21,10 +21,10 @@ public:
   static Result<std::unique_ptr<Inputs>> open(const PlanFile &plan, Device &device);
 
   // Enqueues copies of `tokens`, `targets` and `documentStarts` ([mbs, seq] int32 each) into
-  // batch.tokens, batch.targets and batch.starts. batch.positions gets the position of each token
-  // in its document, and batch.row_positions that in the sequence. `documentStarts` is used only
-  // for batch.starts and batch.positions. The call waits only if the device is more than kAhead
-  // micro-steps behind.
+  // batch.tokens, batch.targets and batch.starts. batch.positions gets each token's position in its
+  // document, batch.row_positions its position in the sequence. `documentStarts` is read only for
+  // batch.starts and batch.positions. Waits only if the device has yet to read the inputs of kAhead
+  // micro-steps.
   Result<void> upload(const int32_t *tokens, const int32_t *targets, const int32_t *documentStarts);
 
   // The maximum number of micro-steps whose inputs are uploaded and not yet read by the device.

@@ -1,5 +1,5 @@
-// -ffp-contract=off (layer.cmake) forbids fused multiply-adds, with which the numbers would depend
-// on the machine. -fno-math-errno lets the compiler vectorise sqrt.
+// -ffp-contract=off (layer.cmake) forbids fused multiply-adds: not every machine has them, and they
+// change the results. -fno-math-errno lets the compiler vectorise sqrt.
 #include "runtime/step/NormalStream.h"
 
 #include <algorithm>
@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstddef>
 
-// Functions with this attribute have a version for AVX2, with the same bits. A sanitizer starts too
-// late for the loader's choice.
+// Functions with this attribute also have an AVX2 version, with the same results. The loader
+// chooses one before a sanitizer is ready, so builds with a sanitizer have no such versions.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define LMC_VECTOR_CLONES __attribute__((target_clones("avx2", "default")))
 #else
@@ -38,19 +38,19 @@ std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> c, std::array<uint32_
   return c;
 }
 
-// Converts x to double exactly, from the bits of the double 2^52 + x: unlike a conversion
-// instruction, this vectorises without AVX-512.
+// Converts x to double exactly: sets the low bits of the double 2^52 to x, and subtracts 2^52.
+// Unlike a conversion instruction, this vectorises without AVX-512.
 static LMC_INLINE double toDouble(uint32_t x) {
   return std::bit_cast<double>(0x4330000000000000ull | x) - 0x1p52;
 }
 
 // Returns sqrt(-2 ln u) for u = (x + 1/2) / 2^32 in (0, 1). Let u = 2^e m with m in [sqrt(1/2),
-// sqrt(2)), and s = (m - 1) / (m + 1). Then ln u = e ln 2 + 2 atanh(s), with the series of atanh
-// cut after s^19 (error < 1e-16).
+// sqrt(2)), and s = (m - 1) / (m + 1). Then ln u = e ln 2 + 2 atanh(s). The series of atanh ends
+// with s^19 (error < 1e-16).
 static LMC_INLINE double radius(uint32_t x) {
   double u = (toDouble(x) + 0.5) * 0x1p-32;
   uint64_t bits = std::bit_cast<uint64_t>(u);
-  // Adding the distance from sqrt(1/2) to 1 carries into the exponent if m would be above sqrt(2).
+  // Adding the bits of 1 minus those of sqrt(1/2) raises the exponent if m would be above sqrt(2).
   uint64_t shifted = bits + (0x3FF0000000000000ull - 0x3FE6A09E667F3BCDull);
   uint32_t exponent = static_cast<uint32_t>(shifted >> 52); // biased by 1023
   double m = std::bit_cast<double>((shifted & 0x000FFFFFFFFFFFFFull) + 0x3FE6A09E667F3BCDull);
@@ -70,11 +70,11 @@ static LMC_INLINE double radius(uint32_t x) {
   return std::sqrt(-2.0 * logarithm);
 }
 
-// Computes cos and sin of 2 pi y / 2^32. The nearest multiple of a quarter turn is subtracted
-// exactly; Taylor series of the remaining angle a, |a| <= pi / 4, give the result (error < 1e-16).
+// Computes cos and sin of 2 pi y / 2^32. Subtracts the nearest multiple of a quarter turn exactly.
+// For the remaining angle a, |a| <= pi / 4, uses Taylor series (error < 1e-16).
 static LMC_INLINE void cosSin(uint32_t y, double &cosine, double &sine) {
   uint32_t q = (y + 0x20000000u) >> 30; // number of the nearest quarter turn, modulo 4
-  // The distance from the nearest quarter turn, plus 2^29, because toDouble() needs a natural
+  // The distance from the nearest quarter turn, plus 2^29, because toDouble() takes no negative
   // number.
   uint32_t offset = y + 0x20000000u - (q << 30);
   double a = (toDouble(offset) - 0x1p29) * (0x1.921fb54442d18p+2 * 0x1p-32);
@@ -96,8 +96,8 @@ static LMC_INLINE void cosSin(uint32_t y, double &cosine, double &sine) {
   s = s * t + 1.0 / 120;
   s = s * t - 1.0 / 6;
   s = s * t * a + a;
-  // The results after 0, 1, 2 and 3 quarter turns: (c, s), (-s, c), (-c, -s), (s, -c). They are
-  // selected by masks, as branches would prevent vectorisation.
+  // The results after 0, 1, 2 and 3 quarter turns: (c, s), (-s, c), (-c, -s), (s, -c). Bit masks
+  // select one, because branches would prevent vectorisation.
   uint64_t cBits = std::bit_cast<uint64_t>(c), sBits = std::bit_cast<uint64_t>(s);
   uint64_t swapped = (cBits ^ sBits) & (uint64_t{0} - (q & 1));
   cosine = std::bit_cast<double>((cBits ^ swapped) ^ (uint64_t{(q + 1) & 2} << 62));
@@ -135,7 +135,7 @@ void fillNormal(uint64_t seed, uint64_t stream, uint64_t begin, uint64_t count, 
                 T *out) {
   double tile[4 * kTileBlocks];
   uint64_t end = begin + count;
-  // Tiles begin at multiples of four elements, so the first one may be used only in part.
+  // Tiles begin at multiples of four elements, so elements of the first tile may be left out.
   for (uint64_t start = begin / 4 * 4; start < end; start += 4 * kTileBlocks) {
     normalTile(seed, stream, start / 4, tile);
     uint64_t from = std::max(start, begin), to = std::min(start + 4 * kTileBlocks, end);

@@ -14,8 +14,8 @@ public:
   // Finds the layers of which `plan` keeps sums; there may be none.
   explicit RouterSums(const PlanFile &plan);
 
-  // Sets the router records of a step from the vectors that were read after it. `validTargets` is
-  // the number of the step's targets with a loss, summed over all ranks.
+  // Sets the router records of a step. `values` are the vectors read after the step. `validTargets`
+  // is the number of the step's targets with a loss, summed over all ranks.
   void read(const VectorValues &values, uint64_t validTargets, StepRecord &record) const;
 
 private:

@@ -30,8 +30,8 @@ static bool isRouterSum(const plan::Variable &variable) {
   return variable.name()->string_view().starts_with(names::kRouterSums + std::string("."));
 }
 
-// Lists what the host writes (`written`) or reads, and the memory ranges that contain it. Scalars
-// that lie close together share a range.
+// Lists the scalars that the host writes (`written`) or reads, with the memory ranges that contain
+// them. Scalars that lie close together share a range.
 Result<Scalars::Block> Scalars::blockOf(const PlanFile &plan, bool written) {
   struct Found {
     ArenaRange range;
@@ -142,8 +142,8 @@ void Scalars::setStepValue(plan::StepValue which, double value) {
       set(place, value * place.factor);
 }
 
-// Calls copy(range, offset) for every range of a block, with its offset in the host buffer, as in
-// blockOf().
+// Calls copy(range, offset) for every range of a block. `offset` is the range's offset in bytes in
+// the host buffer.
 template <typename Copy>
 static Result<void> forRanges(const std::vector<ArenaRange> &ranges, Copy copy) {
   uint64_t offset = 0;

@@ -1,6 +1,6 @@
-// The scalars of a plan in device memory. At the start of an optimizer step, the host writes
-// settings and values of the step. After the step, it reads others, such as run.loss, and the
-// vectors of routers (names::kRouterSums).
+// The scalars of a plan in device memory. At the start of an optimizer step, the host writes the
+// settings and the values of the step. After the step, it reads results such as run.loss, and the
+// vectors with sums of routers (names::kRouterSums).
 #pragma once
 
 #include "runtime/settings/Settings.h"
@@ -27,17 +27,17 @@ public:
   // Error: a scalar that the host reads or writes is neither f32 nor f64.
   static Result<std::unique_ptr<Scalars>> open(const PlanFile &plan, Device &device);
 
-  // Set values for the next upload(): of the scalar `name`; of every scalar that has a setting; of
-  // every scalar whose Variable.step_value is `which`. The learning rate of a parameter group
-  // becomes `value` x the group's lr_mult, in f64. Error: the host does not write such a scalar.
+  // Set values for the next upload(): of the scalar `name`; of all scalars with a setting; of all
+  // scalars whose Variable.step_value is `which`. For a parameter group, a learning rate `value` is
+  // multiplied by the group's lr_mult, in f64. Error: the host does not write such a scalar.
   Result<void> set(std::string_view name, double value);
   Result<void> setSettings(const SettingTable &settings);
   void setStepValue(plan::StepValue which, double value);
   // Enqueues the copy of all scalars that the host writes.
   Result<void> upload();
 
-  // Enqueues a copy of the scalars that the device writes, as they are after all enqueued work. At
-  // most kPending requests may wait.
+  // Enqueues a copy of the scalars that the device writes, with their values after all enqueued
+  // work. At most kPending requests may be open.
   Result<void> request();
   // Waits for the oldest request that was not taken yet, and returns its scalars.
   Result<ScalarValues> take();
@@ -63,7 +63,7 @@ private:
     uint64_t elements = 1;
     bool isVector = false;
   };
-  // Scalars that are copied together. The host buffer holds the ranges one behind the other.
+  // Scalars that are copied together. Their ranges follow each other in the host buffer.
   struct Block {
     std::vector<Place> places;
     std::vector<ArenaRange> ranges;

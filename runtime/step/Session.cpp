@@ -108,7 +108,7 @@ BatchRows Session::rows() const {
 Result<std::optional<DamagedCheckpoint>> Session::setState(const std::string &init) {
   const uint64_t position = static_cast<uint64_t>(world.rank()) % (*plan)->shard_ranks();
   bool loaded = checkpoint.has_value();
-  // Variables that the checkpoint or `init` will set need no initial values.
+  // Variables that the checkpoint or `init` will set get no initial values.
   auto filter = [&](const plan::Variable &variable) {
     switch (variable.kind()) {
     case VariableKind::Parameter:
@@ -140,7 +140,7 @@ Result<std::optional<DamagedCheckpoint>> Session::setState(const std::string &in
     return scalars->upload();
   };
   LMC_TRY(allSucceed(world.all(), copy()));
-  // Ranks that keep pieces of the weights gather here the weights that each rank needs complete.
+  // Ranks that keep pieces of the weights gather the weights that each rank needs as a whole.
   if (functions->has(names::kRefresh))
     LMC_TRY(functions->run(names::kRefresh));
   return std::optional<DamagedCheckpoint>();
@@ -155,8 +155,8 @@ Result<std::optional<DamagedCheckpoint>> Session::start(const RunOptions &option
   return setState(init);
 }
 
-// A run's MFU uses the peak of the plan's device spec unless the device's own peak differs by more
-// than this share. The clock of a CPU varies by less; another machine differs by more.
+// A run's MFU uses the peak FLOP/s of the plan's device spec, unless the device's own peak differs
+// by more than this share: then it is another machine. A CPU's clock changes its peak by less.
 static constexpr double kSameMachine = 0.25;
 
 static void chooseSpecPeak(DeviceInfo &device, const plan::Plan &plan) {

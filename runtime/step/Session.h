@@ -1,4 +1,4 @@
-// A plan on a device with its state: what training, evaluation and dumps have in common.
+// A plan on a device, with its state: what training, evaluation and dumps all need.
 #pragma once
 
 #include "runtime/checkpoint/Checkpoint.h"
@@ -38,8 +38,8 @@ public:
 
   // Prepares the device, and sets all variables: from the checkpoint if there is one, else from
   // `init` if given, else from the initializers. All ranks call it together. The object that
-  // `observer` (may be empty) makes must outlive the session. If the checkpoint is damaged, the
-  // checkpoint is returned and the session must not be used.
+  // `observer` (may be empty) makes must outlive the session. Returns the checkpoint if it is
+  // damaged; then the session must not be used.
   Result<std::optional<DamagedCheckpoint>>
   start(const RunOptions &options, const std::string &init, const ObserverMaker &observer = {});
 
@@ -71,7 +71,7 @@ public:
 
 private:
   Session(World &world) : world(world) {}
-  // `share` is the number of the host's CPUs for this rank; 0: it is the only rank.
+  // `share` is the number of CPUs that this rank gets of its host; 0: it is the only rank.
   Result<void> startDevice(const RunOptions &options, int share, const ObserverMaker &observer);
   Result<std::unique_ptr<DataSource>> openData(const char *key, std::vector<SourceOptions> sources,
                                                bool shuffle) const;

@@ -22,10 +22,10 @@ struct SamplingOptions {
   double topP = 1;        // draws from the smallest set of tokens with this probability
 };
 
-// Returns a number in [0, 1): the upper 53 bits of the XXH64 of `place` with the seed, x 2^-53.
+// Returns a number in [0, 1): the upper 53 bits of XXH64(`place`) with the seed, times 2^-53.
 double uniformAt(uint64_t seed, std::span<const uint64_t> place);
 
-// Returns the id of a token, given the logits [vocab]; nullopt if a logit is NaN or infinite. At
+// Chooses the next token from the logits [vocab]; nullopt if a logit is NaN or infinite. At
 // temperature 0 it is the first id with the largest logit. Otherwise the random number `uniform`,
 // in [0, 1), selects the id from softmax(logits / temperature), restricted by topP.
 std::optional<uint32_t> chooseToken(std::span<const float> logits, const SamplingOptions &options,
@@ -54,9 +54,9 @@ public:
   open(const PlanFile &plan, Device &device, Functions &functions, Inputs &inputs, World &world);
 
   // Continues `prompts`: lists of ids, each not empty and with room for maxNewTokens more ids in a
-  // sequence. All ranks call it together, with equal arguments, and get all results, which depend
-  // on the number of ranks and on MBS only by rounding. Returns nullopt if `stopRequested` becomes
-  // true on a rank. Overwrites the inputs of a micro-step.
+  // sequence. All ranks call it together, with equal arguments, and get all results. The number of
+  // ranks and MBS change only the rounding. Returns nullopt if `stopRequested` becomes true on a
+  // rank. Overwrites the inputs of a micro-step.
   Result<std::optional<std::vector<Continuation>>>
   generate(const std::vector<std::vector<int32_t>> &prompts, const GenerateOptions &options,
            const std::function<bool()> &stopRequested);

@@ -8,8 +8,8 @@
 
 namespace lmc {
 
-// Returns the ids before each document: the token that begins a document, or else the one that ends
-// it.
+// Returns the ids that stand before each document: those that begin one or, if the file does not
+// start with these, the id that ends one.
 static Result<std::vector<int32_t>> idsBefore(const TokenFile &file, const Tokenizer *tokenizer,
                                               int32_t endOfDocument) {
   std::vector<uint32_t> begin;
@@ -76,7 +76,7 @@ Result<std::string> TextCodec::textOf(std::span<const int32_t> ids) const {
 
 Result<std::string> TextCodec::decode(std::span<const int32_t> before,
                                       std::span<const int32_t> ids) const {
-  // Decodes together with `before`, because a tokenizer may drop a space at the start of a text.
+  // Decodes `before` too: a tokenizer may drop a space at the start of a text.
   std::vector<int32_t> all(before.begin(), before.end());
   all.insert(all.end(), ids.begin(), ids.end());
   LMC_LET(start, textOf(before));

@@ -16,16 +16,16 @@ namespace lmc {
 
 class TextCodec {
 public:
-  // Uses the tokenizer beside the token file `tokens`; without one, tokens are bytes.
-  // `endOfDocument` is used if the file does not name an id; -1: none. Error: there is no
+  // Uses the tokenizer beside the token file `tokens`; without one, tokens are bytes. If the file
+  // does not name the id that ends a document, uses `endOfDocument` (-1: none). Error: there is no
   // tokenizer, and tokens are not bytes.
   static Result<TextCodec> open(const std::string &tokens, DataFormat format,
                                 int32_t endOfDocument);
 
-  // Returns the ids that stand before a document, followed by those of `text` (valid UTF-8). Error:
-  // there is no id.
+  // Returns the ids that begin a document, followed by those of `text` (valid UTF-8). Error: there
+  // are no ids at all.
   Result<std::vector<int32_t>> encode(std::string_view text);
-  // Returns the text that `ids` append to a document that begins with the ids `before`.
+  // Returns the text of `ids` in a document that begins with the ids `before`.
   Result<std::string> decode(std::span<const int32_t> before, std::span<const int32_t> ids) const;
   // Returns the id that ends a document; -1: none.
   int32_t endOfDocument() const { return end; }

@@ -18,10 +18,10 @@ namespace lmc {
 // All ranks call the same functions. Rank 0 reads the prompts and writes the results.
 class TextGeneration {
 public:
-  // Reads the prompts, and opens OUT/generated.jsonl; lines of later steps are moved to undone/.
-  // The tokenizer lies beside the training data `data`. Returns null if the job has no prompts.
-  // Error, among others: a prompt has an id beyond the vocabulary, or does not fit in a sequence
-  // with max_new_tokens more ids.
+  // Reads the prompts, and opens OUT/generated.jsonl; moves the lines of later steps to undone/.
+  // The tokenizer is beside the training data `data`. Returns null if the job has no prompts. An
+  // Error, for example: a prompt has an id beyond the vocabulary, or it and max_new_tokens more ids
+  // do not fit in a sequence.
   static Result<std::unique_ptr<TextGeneration>> open(Session &session, const DataSource &data,
                                                       RunDirectory &directory, Console &console,
                                                       RunLog &log, RunObserver *observer);
@@ -42,8 +42,8 @@ private:
   };
   TextGeneration(Session &session, Console &console, RunLog &log, RunObserver *observer)
       : session(session), console(console), log(log), observer(observer) {}
-  // Reads prompts: one per line that is not empty or, in a file "*.jsonl", one object {"prompt":
-  // TEXT} per line.
+  // Reads prompts. Each line that is not empty is one. In a file "*.jsonl", each line is an object
+  // {"prompt": TEXT}.
   static Result<std::vector<Prompt>> readPrompts(const std::string &path);
   // Called by rank 0.
   Result<void> readPromptsOf(const DataSource &data);

@@ -28,7 +28,7 @@ std::string describe(const std::vector<WeightDifference> &differences, const Wor
                                  first.ranks.size() == 1 ? "has" : "have"));
 }
 
-// Returns the number n of parts into which ranks divide a tensor: rank r has part r mod n.
+// Returns the number n of parts into which ranks divide a tensor. Rank r has part number r mod n.
 static uint64_t partsOf(const plan::Plan &plan, const plan::Variable &variable) {
   return std::max<uint64_t>(variable.shard()        ? plan.shard_ranks()
                             : variable.of_experts() ? plan.expert_ranks()

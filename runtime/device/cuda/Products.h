@@ -17,8 +17,8 @@
 
 namespace lmc::cuda {
 
-// The properties on which the choice of an algorithm depends. An alignment is the largest power of
-// two, at most 16, that divides the addresses (in bytes) of all matrices of the batch.
+// What determines which algorithms cuBLASLt can use for a product. An alignment is in bytes. It is
+// the largest power of two, at most 16, that divides the address of each matrix of the batch.
 struct ProductShape {
   uint64_t m = 0, n = 0, k = 0;
   uint64_t batch = 1; // number of products; their matrices are adjacent in memory
@@ -34,20 +34,20 @@ struct ProductShape {
   auto operator<=>(const ProductShape &) const = default;
 };
 
-// The addresses of one product. `workspace` has the shape's workspaceBytes.
+// The device addresses of one product's matrices. `workspace` points to workspaceBytes bytes.
 struct ProductAddresses {
   CUdeviceptr a = 0, b = 0, d = 0, bias = 0, workspace = 0, residual = 0;
 };
 
-// The product of one shape by its chosen algorithm.
+// A product of one shape, with the algorithm that was chosen for it.
 class Product;
 
 class Products {
 public:
   struct Library; // cuBLASLt
 
-  // Opens the library that LMC_CUBLASLT names. By default it is libcublasLt of the major release of
-  // CUDA with which lmc-run was built. Error: there is no such library.
+  // Opens the library that the environment variable LMC_CUBLASLT names; without it, libcublasLt of
+  // the CUDA major release that lmc-run was built with. Error: this library is not found.
   static Result<std::unique_ptr<Products>> open(const Driver &driver, const Gpu &gpu);
   ~Products();
 
@@ -57,12 +57,12 @@ public:
   static ProductShape shapeOf(const plan::Plan &plan, const plan::Command &command,
                               const plan::Gemm &gemm);
 
-  // Chooses an algorithm for each shape: the one in `choices`, else the fastest that cuBLASLt
-  // proposes (if `choices` measures), else the first that it proposes. Runs each algorithm once, in
-  // memory outside of the arenas, and leaves out those that fail or compute wrong sums.
+  // Chooses an algorithm for each shape. An algorithm in `choices` has priority. Otherwise, if
+  // `choices` asks for measurements, takes the fastest proposal of cuBLASLt, else the first one.
+  // Runs each algorithm once, outside of the arenas; rejects those that fail or give wrong sums.
   Result<void> choose(std::vector<ProductShape> shapes, GemmChoices *choices, CUstream stream);
 
-  // One line for each algorithm that was left out.
+  // One line for each rejected algorithm.
   const std::vector<std::string> &remarks() const { return leftOut; }
 
   // Enqueues a product. choose() must have been called for its shape.
@@ -73,9 +73,9 @@ public:
 private:
   class Trial;
   Result<void> chooseOne(Product &product, const GemmKey &key, GemmChoices *choices, Trial &trial);
-  // Runs an algorithm once. Returns true if it computes the product, else adds to remarks().
+  // Runs an algorithm once. Returns true if the product is correct; else adds a line to remarks().
   Result<bool> tryOut(const Product &product, const cublasLtMatmulAlgo_t &algorithm, Trial &trial);
-  // Chooses the first proposal that computes the product. Returns its number: 1, 2, ...
+  // Chooses the first proposal whose product is correct. Returns the proposal's number, from 1.
   Result<size_t> chooseFirst(Product &product, Trial &trial);
   // Times the proposals and returns the fastest.
   Result<GemmChoice> measure(const Product &product, Trial &trial);

@@ -47,7 +47,7 @@ Result<void> AppendFile::write(std::string_view record) {
       continue;
     if (count <= 0) {
       Error error = systemError("write", path, count < 0 ? errno : ENOSPC);
-      // If the part of the record cannot be removed, the next write overwrites it.
+      // If the incomplete record cannot be removed, the next write overwrites it.
       (void)!::ftruncate(fd, static_cast<off_t>(end));
       return error;
     }

@@ -9,8 +9,8 @@
 
 namespace lmc {
 
-// If the disk is full, no part of a record stays in the file. A record that could not be written is
-// kept in memory, and written before the next one, by flush(), or when the file is closed.
+// If the disk is full, no incomplete record stays in the file. A record that could not be written
+// is kept in memory. The next write(), flush() or the destructor tries to write it again.
 class AppendFile {
 public:
   // Opens or creates the file `path`.
@@ -25,7 +25,7 @@ public:
 
   Result<void> flush();
 
-  // Puts `bytes` before the next record.
+  // Adds `bytes` to the front of the next record.
   void prepend(std::string_view bytes) { pending.insert(0, bytes); }
 
   // Forgets the records that are kept; the caller may write them again.

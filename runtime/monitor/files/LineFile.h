@@ -18,17 +18,17 @@ public:
   // Opens or creates the file `path`. The first write completes an incomplete last line.
   static Result<LineFile> open(const std::string &path);
 
-  // Like open(), for a file with a JSON object per step that continues after step `lastStep`. The
-  // lines of later steps, and an incomplete last line, are moved to the folder that `undone`
-  // returns. At every moment each line is in one of the two files on the disk.
+  // As open(), for a file with one JSON object per step. The run continues after step `lastStep`,
+  // so the lines of later steps, and an incomplete last line, move to the folder that `undone`
+  // returns. If the process is killed meanwhile, no line is lost.
   static Result<LineFile> openAfter(const std::string &path, int64_t lastStep,
                                     const std::function<Result<std::string>()> &undone);
 
   // As AppendFile::write(), for `line` with a newline.
   Result<void> write(std::string_view line);
 
-  // As write(). Returns a warning if `line` cannot be written but the line before it was; else "".
-  // `what` names the lines in the warning, as in "generated texts".
+  // As write(). Returns a warning if this is the first of several lines that cannot be written;
+  // else "". `what` says in the warning what the lines are: "generated texts".
   std::string writeOrWarn(std::string_view line, const char *what);
   // Returns true if the latest writeOrWarn() could not write its line.
   bool isBehind() const { return behind; }
