@@ -75,7 +75,7 @@ private:
   RunDirectory(std::string folder, int fd, std::string owner)
       : folder(std::move(folder)), fd(fd), owner(std::move(owner)) {}
   std::string folder;
-  int fd;            // descriptor of the lock file; -1: the folder is only looked at
+  int fd;            // descriptor of the lock file; -1: look() made this object
   std::string owner; // the text that this process wrote to the lock file
   std::string undoneFolder;
 };

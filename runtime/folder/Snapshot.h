@@ -13,7 +13,7 @@ namespace lmc {
 // A variable in a snapshot. `data` has the layout of the variable's slice: rows with padding.
 struct SnapshotPart {
   StateTensor tensor;
-  const char *data = nullptr; // address of the bytes tensor.written
+  const char *data = nullptr; // address of the part tensor.written
 };
 
 // One rank's part of the state. For a GPU the memory is pinned, so that the GPU can copy to it

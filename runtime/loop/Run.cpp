@@ -66,7 +66,7 @@ static void warnOfSharedData(const RunIdentity &identity, Console &console) {
                                         set, file.path, key, other.path));
 }
 
-// Sets the fingerprints of all phases' data in `identity`.
+// Adds the fingerprints of all phases' training data and of the validation data to `identity`.
 static Result<void> describeData(const std::vector<PhaseData> &phases, RunIdentity &identity,
                                  Console &console) {
   for (const PhaseData &phase : phases) {

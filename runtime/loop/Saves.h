@@ -79,7 +79,7 @@ private:
   void postpone(uint64_t done, bool saves, bool exports);
   // If `late` is set, reports that the checkpoint or export due after that step will never be made.
   void reportLost(const std::optional<uint64_t> &late, const char *what, const char *key);
-  // The loop has waited `seconds` for the save.
+  // `seconds`: how long the training loop has waited for the save.
   void takeOutcome(const SaveOutcome &outcome, double seconds);
   void takeCheckpoint(const SaveOutcome &outcome, double seconds, double copied);
   void takeExport(uint64_t step, const SaveOutcome::Part &part, double seconds);
@@ -109,7 +109,7 @@ private:
   bool isLate = false; // true if a save was due while another was written
   // The steps for which a permanent checkpoint and an export must still be made.
   std::optional<uint64_t> latePermanent, lateExport;
-  // The steps for which the latest save makes the permanent checkpoint and the export.
+  // The due steps of the permanent checkpoint and of the export that the latest save makes.
   std::optional<uint64_t> writesPermanent, writesExport;
   uint64_t retryStep = 0;  // step from which a failed save is tried again; 0: none failed
   int64_t failedSaves = 0; // number of failed saves in a row

@@ -95,7 +95,7 @@ void Console::warnings(const std::vector<std::string> &lines) {
 std::string Console::progressLine(const StepRecord &record) const {
   std::string line = fmt::format("step {}/{} | loss {:.4f} | lr {:.3e} | grad norm {:.3f} | ",
                                  record.step, totalSteps, record.loss, record.lr, record.gradNorm);
-  // The line shows the average rate, so the MFU is scaled to this rate.
+  // The record's MFU is of one step. It is scaled to the average rate, which the line shows.
   const double part = smoothedRate / record.tokensPerSecond;
   line +=
       fmt::format("{} tokens/s | MFU {} causal, {} full{} | mem {} | ETA {}", grouped(smoothedRate),
@@ -119,7 +119,7 @@ std::string Console::progressLine(const StepRecord &record) const {
 }
 
 void Console::step(const StepRecord &record) {
-  // The first step includes a warm-up, so the second one replaces it in the averages.
+  // The first step includes a warm-up, so the averages start anew with the second step.
   double weight = shownSteps < 2 ? 1.0 : 0.1;
   smoothedSeconds += weight * (record.stepSeconds - smoothedSeconds);
   if (std::isfinite(record.tokensPerSecond))

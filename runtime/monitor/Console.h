@@ -1,4 +1,4 @@
-// Shows progress to the user: one line that is updated in place, or in a log a line at intervals.
+// Shows progress: on a terminal, one line that is updated in place; in a log, lines at intervals.
 #pragma once
 
 #include "runtime/monitor/Metrics.h"

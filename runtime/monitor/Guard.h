@@ -6,8 +6,8 @@
 // from the earlier steps, is below 1e-5. A spike is one of three: two high steps in a row, a step
 // whose loss and norm are both high, or a step with a probability below 1e-12. The estimate takes
 // the tail beyond two deviations as exponential (peaks over a threshold; Siffer et al., KDD 2017).
-// Normally distributed values reach 1e-5 at about 5 deviations, and 1e-12 at about 11. Norms are
-// judged only after 2 x `window` steps, because they change by large factors in a warm-up.
+// For normally distributed values, the estimate is 1e-5 at about 5 deviations, 1e-12 at about 11.
+// Norms are judged after 2 x `window` steps, because they change by large factors in a warm-up.
 //
 // The mean is exponential over `window` / 10 steps. The deviation is sqrt(mean(d^2) / 2) over
 // `window` steps; d is the difference of consecutive steps (mean square successive difference, von
@@ -78,10 +78,10 @@ struct GuardState {
 
   double lowest = 0;         // lowest level of the loss
   int64_t settling = 0;      // number of steps to come that do not lower `lowest`
-  double sum = 0;            // sum of the losses of the present quarter
+  double sum = 0;            // sum of the losses since the latest level
   int64_t summed = 0;        // steps in `sum`
   std::vector<double> above; // latest levels in a row above lowest + rise; at most 4
-  int64_t riseStart = 0;     // first step of these quarters
+  int64_t riseStart = 0;     // first step of these levels
 
   int64_t nonFinite = 0; // number of latest steps in a row without finite loss and norm
 

@@ -24,7 +24,7 @@ struct MachineUse {
 // Counters since some moment in the past.
 struct MachineCounters {
   double time = 0, ownCpu = 0; // seconds
-  double busy = 0, stolen = 0; // seconds of the processors
+  double busy = 0, stolen = 0; // processor seconds
   double involuntary = 0, majorFaults = 0, swapped = 0;
   double clockGHz = 0; // the latest clock of one processor, which is no counter
 };

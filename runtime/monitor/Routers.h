@@ -21,7 +21,7 @@ struct RouterRecord {
   // The share of choices after the first window (distributed.expert_capacity); absent: no windows.
   std::optional<double> late = {};
 
-  // Return the shares of all choices that the busiest and the idlest expert got.
+  // Return the shares of all choices that the most and the least busy expert got.
   double maxLoad() const;
   double minLoad() const;
 };

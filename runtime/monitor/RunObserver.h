@@ -31,8 +31,8 @@ public:
   virtual void updated(const StepUpdates &updates) = 0;
 };
 
-// Makes the observer of the run in the folder `out`, which gets its events by log.listen().
-// `console` and `log` must outlive the observer.
+// Makes the observer of the run in the folder `out`. The observer gets the run's events by
+// log.listen(). `console` and `log` must outlive the observer.
 using RunObserverMaker = std::function<std::unique_ptr<RunObserver>(
     const Config &config, const std::string &out, Console &console, RunLog &log)>;
 

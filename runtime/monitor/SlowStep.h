@@ -13,7 +13,7 @@ namespace lmc {
 
 // The wall time of a step and its parts, in seconds.
 struct StepTimes {
-  double seconds = 0; // the whole step, including the next three
+  double seconds = 0; // the whole step, including the three times below
   double data = 0;    // waiting for its batch
   double ranks = 0;   // waiting for other ranks
   double logs = 0;    // writing to the console, to logs and to metrics

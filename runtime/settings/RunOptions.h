@@ -20,10 +20,10 @@ struct RunOptions {
   std::optional<int64_t> steps;       // number of the last optimizer step; default train_iters
   std::string resume = "auto";        // "auto", "none", or a path
   std::optional<uint64_t> rewind;     // step to which the run in `out` goes back
-  // The run's rollbacks, if `rewind` is the step of the last one, whose data training then skips.
+  // The run's rollbacks, if `rewind` is for the latest. Training then skips data read before it.
   std::vector<Rollback> rollbacks;
   std::vector<std::string> overrides; // values of --set
-  std::vector<std::string> changes;   // keys that may differ from the run's identity
+  std::vector<std::string> changes;   // keys of settings that may differ from the earlier start
   std::string init; // path of initial weights: Hugging Face folder or .safetensors file
   std::string exportDirectory;
   std::string dumpGradients;
@@ -38,7 +38,7 @@ struct RunOptions {
   // True if the device measures the implementations of matrix products and keeps the fastest in the
   // user's cache; otherwise the device uses a fixed implementation.
   bool measureGemms = false;
-  std::string phase;                  // phase for a start that does not train; "": by the step
+  std::string phase;                  // phase for a start that does not train; "": that of the step
   std::optional<TimeLimit> timeLimit; // a training run saves and ends before it
   int64_t restart = 0;                // number of restarts that --restarts has made
   LaunchOptions launch;               // says which rank this process is

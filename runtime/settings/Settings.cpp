@@ -55,7 +55,7 @@ static Result<void> enterPhaseData(const PhaseConfig &phase, std::vector<SourceO
   return {};
 }
 
-// Sets the phase's data and, if it has one of its own, its schedule.
+// Sets the phase's data and, if the phase has a schedule of its own, this schedule.
 static Result<void> enterPhase(const RunSettings &from, const PlanFile::Phase &phase,
                                TrainSettings &settings) {
   const auto &phases = from.config.phases;

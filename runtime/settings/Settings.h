@@ -34,11 +34,11 @@ struct TrainSettings {
   Config config;       // values of all keys, from which all other members are made
   double muonRate = 1; // Muon's learning rate as a multiple of the schedule's
   LrSettings lr;
-  // The sources of [[data.source]] in the order of their names, or one source without a name that
-  // has the files of data.train; empty: no data.
+  // The sources of [[data.source]] in the order of their names, or one source without a name, which
+  // has the files of data.train. Empty: no data.
   std::vector<SourceOptions> trainData;
   std::vector<ValidationSettings> validations; // in the order of their names
-  // Steps between checkpoints; 0: only at the end. Session::open() sets it by interval_minutes.
+  // The number of steps between checkpoints; 0: only at the end.
   int64_t checkpointInterval = 0;
   std::vector<StepRange> skipSteps; // steps that do not update the weights
   // Settings that may not be intended (ground/config/SettingRules.h).

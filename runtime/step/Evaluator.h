@@ -32,7 +32,7 @@ public:
   // All ranks call it together. The evaluation stops if `stopRequested` is true on one of them.
   Result<Evaluation> evaluate(const std::function<bool()> &stopRequested);
 
-  // Returns the number of batches of GBS sequences in an evaluation, which may be a fraction.
+  // Returns the number of batches of GBS sequences in an evaluation. It may be a fraction.
   double batches() const;
 
 private:

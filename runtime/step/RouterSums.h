@@ -11,7 +11,7 @@ namespace lmc {
 
 class RouterSums {
 public:
-  // Finds the layers of which `plan` keeps sums; there may be none.
+  // Finds the layers whose router sums `plan` keeps; there may be none.
   explicit RouterSums(const PlanFile &plan);
 
   // Sets the router records of a step. `values` are the vectors read after the step. `validTargets`
@@ -20,7 +20,7 @@ public:
 
 private:
   std::vector<int64_t> layers;
-  double tokens = 0, microBatches = 0; // numbers of a step, over all ranks
+  double tokens = 0, microBatches = 0; // their numbers in a step, on all ranks together
 };
 
 } // namespace lmc

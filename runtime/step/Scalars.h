@@ -58,7 +58,7 @@ private:
     bool wide = false; // f64, else f32
     std::string setting;
     plan::StepValue stepValue = plan::StepValue::None;
-    std::string group; // the scalar is this group's learning rate; "": of none
+    std::string group; // the scalar is this group's learning rate; "": of no group
     double factor = 1; // the step's value is multiplied by it
     uint64_t elements = 1;
     bool isVector = false;

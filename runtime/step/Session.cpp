@@ -187,7 +187,7 @@ Result<void> Session::startDevice(const RunOptions &options, int share,
   gemms = std::make_unique<GemmChoices>(options.measureGemms);
   const std::string cache = gemmCachePath();
   gemms->readCache(cache);
-  // A run that starts from another run's checkpoint uses that run's implementations.
+  // A run that starts from another run's checkpoint makes that run's choices for matrix products.
   if (checkpoint)
     gemms->readRun(gemmPath(std::filesystem::path(*checkpoint).parent_path().parent_path()));
   if (!options.out.empty())

@@ -63,7 +63,7 @@ public:
   std::unique_ptr<Inputs> inputs;
   std::unique_ptr<Scalars> scalars;
   CheckpointState progress;              // finished steps, samples and tokens
-  std::optional<std::string> checkpoint; // path of the one from which the run resumes
+  std::optional<std::string> checkpoint; // path of the checkpoint that the run resumes from
   std::string initialWeights;            // path that --init gives; "": none
 
   // Returns the rows of a step that this rank reads.

@@ -1,5 +1,5 @@
-// Records the begin, the time and the predicted time of each command in some steps, for `lmc-run
-// --trace` (docs/running.md).
+// Records the start, the duration and the predicted duration of each command in some steps, for
+// `lmc-run --trace` (docs/running.md).
 #pragma once
 
 #include "ground/plan/TraceEvents.h"

@@ -88,7 +88,7 @@ private:
   std::map<ProductShape, std::unique_ptr<Product>> products;
   std::vector<std::string> leftOut;
   bool warm = false; // true if the GPU has worked long enough before the first timing
-  // The largest product of the current dtype, and the seconds that it takes.
+  // The largest product of the current dtype, and its seconds. It heats the GPU before each timing.
   struct Hottest {
     const Product *product = nullptr;
     double seconds = 0;

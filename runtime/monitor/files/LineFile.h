@@ -24,7 +24,7 @@ public:
   static Result<LineFile> openAfter(const std::string &path, int64_t lastStep,
                                     const std::function<Result<std::string>()> &undone);
 
-  // As AppendFile::write(), for `line` with a newline.
+  // Writes `line` and a newline, as AppendFile::write() does.
   Result<void> write(std::string_view line);
 
   // As write(). Returns a warning if this is the first of several lines that cannot be written;
