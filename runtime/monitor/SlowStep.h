@@ -39,10 +39,10 @@ struct SlowStep {
   std::string text() const;
 };
 
-// Explains a slow step; nullopt unless it took 1.5 times the usual time and 0.1 s longer, as
-// smaller differences can be noise. `usual` has the medians of earlier steps. `machine` is the
-// machine's use in a period that ends with the step and includes it. `usualMachine` is the usual
-// use in as long a period. `predicted` is the plan's estimate of a step in seconds; 0: none.
+// Explains a slow step; nullopt unless it took at least 1.5 times the usual time and 0.1 s
+// longer, as smaller differences can be noise. `usual` has the medians of earlier steps. `machine`
+// is the machine's use in a period that ends with the step and includes it. `usualMachine` is the
+// usual use in as long a period. `predicted` is the plan's estimate of a step in seconds; 0: none.
 std::optional<SlowStep> explainSlowStep(const StepTimes &step, const StepTimes &usual,
                                         const MachineUse &machine, const MachineUse &usualMachine,
                                         double predicted);

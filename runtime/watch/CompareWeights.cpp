@@ -84,7 +84,7 @@ uint64_t WeightComparison::position() const {
 
 namespace {
 
-// Ranges that are read together from the device, and the function that uses their bytes.
+// Memory ranges that are read together from the device, and the function that uses their bytes.
 struct Piece {
   std::vector<ArenaRange> ranges;
   std::function<void(const std::vector<const char *> &)> use; // the data of each range
@@ -92,7 +92,7 @@ struct Piece {
 
 } // namespace
 
-// Reads pieces from the device: the next one while the present one is used.
+// Reads pieces from the device. Reads the next piece while `use` works on the present one.
 static Result<void> readPieces(Device &device, BufferRing &ring, Progress &progress,
                                const std::vector<Piece> &pieces) {
   auto take = [&](const Piece &piece) -> Result<void> {
@@ -143,8 +143,8 @@ Result<uint64_t> WeightComparison::hashOf(const plan::Variable &variable) {
   return XXH3_64bits_digest(state.get());
 }
 
-// Returns true if each element of a copy equals the rounded element of the master. All NaNs are
-// equal.
+// Returns true if each element of a compute copy equals the master's element, rounded. Any two NaNs
+// count as equal.
 static bool isRounded(plan::DType from, const char *master, plan::DType to, const char *copy,
                       uint64_t count) {
   const size_t width = byteWidth(to);
@@ -174,7 +174,7 @@ Result<bool> WeightComparison::isRoundedMaster(const Weight &weight) {
   bool equal = true;
   std::vector<Piece> pieces;
   for (uint64_t done = 0; done < master.count;) {
-    // The rows of a padded tensor are not adjacent, so a piece ends with a row.
+    // The rows of a padded tensor are not adjacent, so a piece must not go beyond the end of a row.
     uint64_t count = std::min(master.count - done, kPieceBytes / (masterWidth + copyWidth));
     const uint64_t first = master.first + done;
     if (master.pitch > 0 || copy.pitch > 0)
@@ -200,7 +200,7 @@ Result<std::vector<uint64_t>> WeightComparison::gather(const std::vector<uint64_
   return all;
 }
 
-// Returns the ranks whose value differs from the majority's; all if there is none.
+// Returns the ranks whose value is not the majority's; all ranks if there is no majority.
 static std::vector<int> oddOnes(const std::vector<std::pair<int, uint64_t>> &group) {
   std::map<uint64_t, size_t> counts;
   for (const auto &[rank, value] : group)
@@ -247,8 +247,8 @@ Result<std::vector<WeightDifference>> WeightComparison::compare() {
       wrong[w] = *rounded ? 0 : 1;
     }
   }
-  // Thousands of ranks first compare a summary: per number of parts, the hash of all hashes; and
-  // the number of wrong copies.
+  // Ranks first compare summaries, as there may be thousands of ranks. A summary has the number of
+  // wrong copies and, for each number of parts, a hash of all hashes.
   std::map<uint64_t, std::vector<uint64_t>> byParts; // number of parts -> hashes
   for (size_t w = 0; w < weights.size(); ++w)
     byParts[partsOf(*plan, *weights[w].variable)].push_back(hashes[w]);

@@ -1,8 +1,8 @@
-// Finds weights that were damaged without an error, as by faulty memory.
+// Finds weights that were damaged without an error, for example by faulty memory.
 //
-// Ranks that hold the same part of a parameter or compute copy must have the same bits, because
-// they apply the same updates. A compute copy must have the bits of the rounded master weights on
-// its rank. A weight that exists only once is not checked.
+// Ranks that hold the same part of a parameter or a compute copy must have the same bits, because
+// they apply the same updates. A compute copy must have the bits of its rank's master weights,
+// rounded. A weight without a second copy is not checked.
 //
 // A rank reads its weights from the device once, and hashes each tensor (XXH3, 64 bits).
 #pragma once
@@ -19,14 +19,14 @@ namespace lmc {
 // A tensor whose copies are not all equal.
 struct WeightDifference {
   std::string tensor;
-  // The ranks whose bits differ from the majority, ascending; all ranks if there is no majority.
-  // With `beside`: the rank of the copy.
+  // The ranks whose bits differ from the majority's, ascending; all ranks if there is no majority.
+  // With `beside`: the ranks whose copy differs from its master.
   std::vector<int> ranks;
   bool beside = false; // true if a copy differs from its master on the same rank
 };
 
-// Returns at least one difference as a clause: "2 tensors differ; model.norm.weight of rank 3 (host
-// b) has not the bits of the other ranks".
+// Returns a clause about the differences, of which there is at least one: "2 tensors differ;
+// model.norm.weight of rank 3 (host b) has not the bits of the other ranks".
 std::string describe(const std::vector<WeightDifference> &differences, const World &world);
 
 class WeightComparison {
@@ -36,7 +36,7 @@ public:
                                                         World &world);
 
   // Compares the weights after all enqueued work. All ranks call it together, and get the same
-  // tensors with differences, at most kMostDifferences.
+  // result: at most kMostDifferences tensors with differences.
   Result<std::vector<WeightDifference>> compare();
 
   static constexpr uint64_t kPieceBytes = 32 << 20;
@@ -45,14 +45,14 @@ public:
 private:
   WeightComparison(const PlanFile &plan, World &world, Device &device, BufferRing ring)
       : plan(plan), world(world), device(device), ring(std::move(ring)) {}
-  // A variable that is compared with that of other ranks, or with its master.
+  // A variable that is compared with the same variable on other ranks, or with its master.
   struct Weight {
     const plan::Variable *variable = nullptr;
     const plan::Variable *master = nullptr; // set for a compute copy whose master is on this rank
     bool isReplicated = false;
   };
   static std::vector<Weight> weightsOf(const plan::Plan &plan);
-  uint64_t position() const; // along the axis Shard
+  uint64_t position() const; // of this rank, along the mesh axis Shard
   Result<uint64_t> hashOf(const plan::Variable &variable);
   Result<bool> isRoundedMaster(const Weight &weight);
   Result<std::vector<uint64_t>> gather(const std::vector<uint64_t> &mine);
