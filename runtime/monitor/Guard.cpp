@@ -152,7 +152,7 @@ void Guard::setLimits(int64_t step) {
   std::erase_if(memory.limits, [&](const GuardState::Limit &limit) { return limit.step <= step; });
   if (settings.onSpike != "skip" || settings.action == "off" || !judges(memory.loss))
     return;
-  // After a high step the limit is lower, because a second high step makes a spike.
+  // After a high step or in a spike, the limit is lower: one more high step counts as a spike.
   const bool isSuspect = memory.spikeStart != 0 || memory.highStep != 0;
   auto limit = [&](const GuardState::Running &running, const GuardState::Tail &tail,
                    double leastDeviation) {

@@ -31,7 +31,7 @@ std::string describe(const std::vector<WeightDifference> &differences, const Wor
 
 class WeightComparison {
 public:
-  // Returns null if no weight of the plan exists twice. All arguments must outlive the result.
+  // Returns null if every weight exists only once. The arguments must outlive the result.
   static Result<std::unique_ptr<WeightComparison>> open(const PlanFile &plan, Device &device,
                                                         World &world);
 
@@ -56,7 +56,7 @@ private:
   Result<uint64_t> hashOf(const plan::Variable &variable);
   Result<bool> isRoundedMaster(const Weight &weight);
   Result<std::vector<uint64_t>> gather(const std::vector<uint64_t> &mine);
-  // Adds the differences in `hashes`: the hashes of rank 0, then those of rank 1, and so on.
+  // Adds the differences. `hashes` has the hashes of rank 0, then those of rank 1, and so on.
   void addDifferences(const std::vector<uint64_t> &hashes, std::vector<WeightDifference> &to) const;
 
   const PlanFile &plan;
