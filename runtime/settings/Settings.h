@@ -38,7 +38,7 @@ struct TrainSettings {
   // has the files of data.train. Empty: no data.
   std::vector<SourceOptions> trainData;
   std::vector<ValidationSettings> validations; // in the order of their names
-  // The number of steps between checkpoints; 0: only at the end.
+  // Steps between checkpoints; 0: only at the end. Session::open() converts interval_minutes.
   int64_t checkpointInterval = 0;
   std::vector<StepRange> skipSteps; // steps that do not update the weights
   // Settings that may not be intended (ground/config/SettingRules.h).
