@@ -13,7 +13,7 @@
 
 namespace lmc {
 
-// Steps take about 450 bytes in metrics.jsonl, 60 more for each source, and 120 in log.txt.
+// A step adds about 450 bytes to metrics.jsonl (60 more per data source), and 120 to log.txt.
 static constexpr uint64_t kLogBytesPerStep = 1024;
 
 uint64_t countCheckpoints(const std::string &out) {
@@ -64,7 +64,7 @@ Result<DiskNeed> diskNeed(const Session &session, const RunOptions &options,
     if (phase.lastStep > step && phase.lastStep < totalSteps &&
         multiplesIn(phase.lastStep - 1, phase.lastStep, settings.checkpointInterval) == 0)
       ++need.saves;
-  // The checkpoints that stay: the best one, and those of multiples of keep_every.
+  // Later saves remove neither the best checkpoint nor those at multiples of keep_every steps.
   if (settings.config.checkpoint.keepEvery > 0 && settings.checkpointInterval > 0)
     need.kept =
         multiplesIn(step, totalSteps - 1,

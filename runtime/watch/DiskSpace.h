@@ -10,7 +10,7 @@
 
 namespace lmc {
 
-// Bytes on the disk that a run still needs.
+// The space on the disk that the rest of a run needs.
 struct DiskNeed {
   uint64_t checkpoint = 0;               // maximum bytes of one checkpoint
   uint64_t keep = 0;                     // checkpoint.keep; 0: all
@@ -20,31 +20,31 @@ struct DiskNeed {
   uint64_t exportBytes = 0, exports = 0; // bytes of one; number of exports to come
   uint64_t logs = 0;                     // bytes of metrics.jsonl for the steps to come
 
-  // Returns the additional bytes for checkpoints: up to `keep` + 1 of them exist during a save. If
-  // all are kept: the bytes of two.
+  // Returns the number of bytes that the next saves add. With a limit `keep`, at most `keep` + 1
+  // checkpoints exist at a time. With `keep` = 0, the next two saves count.
   uint64_t forSaves() const;
-  // Returns the bytes that all files of the run add, without files that the run removes again.
+  // Returns the number of bytes that the rest of the run adds, without checkpoints that it removes.
   uint64_t forJob() const;
 };
 
-// Returns what a run that has done `step` of `totalSteps` steps still needs. An export is assumed
-// to have the bytes of the master weights; several ranks need them twice.
+// Returns the space that a run still needs after `step` of `totalSteps` steps. An export counts as
+// large as the master weights. With several ranks, one more export counts.
 Result<DiskNeed> diskNeed(const Session &session, const RunOptions &options,
                           const std::vector<RunPhase> &phases, uint64_t step, uint64_t totalSteps);
 
-// Returns the absolute path of `given` or, if it does not exist yet, of the nearest folder above it
-// that exists. Both are on the same disk.
+// Returns the absolute path of `given` if that path exists, else the nearest existing folder above
+// it. The result is on the disk to which a new file `given` would be written.
 std::string nearestFolder(const std::string &given);
 
-// Judges whether `free` bytes on the disk of `place` are enough. Error: the next checkpoints do not
-// fit. Warning: they fit, but not all files of the job do.
+// Compares the needed space with `free` bytes on the disk of `place`. Error: the next checkpoints
+// do not fit. Warning: these fit, but not all files of the rest of the run.
 Finding judgeDisk(const DiskNeed &need, uint64_t free, const std::string &place);
 
 // Returns the number of folders in OUT/checkpoints that have the name of a checkpoint.
 uint64_t countCheckpoints(const std::string &out);
-// Returns the number of multiples of `interval` in (from, to]; 0 for the interval 0.
+// Returns how many multiples of `interval` are in (from, to]; 0 if `interval` is 0.
 uint64_t multiplesIn(uint64_t from, uint64_t to, int64_t interval);
-// Returns the bytes of the plan's master weights.
+// Returns the size of the plan's master weights in bytes.
 uint64_t exportBytesOf(const PlanFile &plan);
 
 } // namespace lmc

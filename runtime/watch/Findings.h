@@ -27,15 +27,15 @@ public:
   void ok(const std::string &check, const std::string &text);
   void warning(const std::string &check, const std::string &text);
   void error(const std::string &check, const std::string &text);
-  // Adds a finding, unless the text of another one of the same severity ends with its text.
+  // Adds a finding, unless a known one of its severity has its text, also after "rank 1: ".
   void add(Finding finding);
 
   bool has(Severity severity) const;
   const std::vector<Finding> &all() const { return list; }
-  // Returns Success without an Error, DoesNotFit if all errors have `doesNotFit`, else UserError.
+  // Returns Success without any Error; DoesNotFit if every Error has `doesNotFit`; else UserError.
   ExitCode code() const;
 
-  // Adds the warnings and errors of other ranks. All ranks of the group call it together.
+  // Adds the other ranks' findings, except Ok ones. All ranks of `group` must call it together.
   Result<void> share(Communicator &group);
 
   // Returns a line for each finding, " warning disk TEXT", and a line with the totals.

@@ -23,7 +23,7 @@ static void record(const Hang &hang, const std::string &text, RunLog &log) {
                      {"text", describe(hang.state)}});
 }
 
-// Prints a line. If this fails, fmt::print would throw, and so end the run.
+// Prints a line. fmt::print would throw if it cannot write, and the exception would end the run.
 static void report(const std::string &line, FILE *errors) {
   std::fputs((line + "\n").c_str(), errors);
 }
@@ -36,14 +36,14 @@ std::unique_ptr<HangWatch> watchLoneRank(Progress &progress, const StallLimits &
                                    ? "warning: " + hang.text() + "; the run waits"
                                    : fmt::format("warning: the run goes on, after {}", hang.text());
       report(text, errors);
-      // A run that hangs while it writes to its logs holds their lock.
+      // If the run hangs while it writes to its logs, it holds this lock forever.
       if (const RunLog::Lock lock = log.lockWithin(std::chrono::seconds(1)))
         record(hang, text, log);
       return;
     }
     const std::string text = fmt::format("error: {}; start again to go on", hang.text());
     report("lmc-run: " + text, errors);
-    // Another thread writes to the logs, because the logs' disk may be what hangs.
+    // Another thread writes to the logs: if their disk hangs, this thread still ends the process.
     std::thread([&log, hang, text] {
       record(hang, text, log);
       log.event("exit", {{"code", static_cast<int>(ExitCode::Failure)},

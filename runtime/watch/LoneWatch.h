@@ -1,4 +1,4 @@
-// Reports a run of one rank that makes no progress (runtime/comm/HangWatch.h).
+// Watches a run of one rank, and reports when it makes no progress (runtime/comm/HangWatch.h).
 #pragma once
 
 #include "runtime/comm/HangWatch.h"
@@ -9,9 +9,9 @@
 
 namespace lmc {
 
-// Watches as long as the returned object exists. Reports the begin and the end of a hang on
-// `errors`, in log.txt and as an event `hang`. If findStall() counts the rank as lost, the process
-// ends with ExitCode::Failure.
+// Watches the rank until the returned object is destroyed. Reports when a hang begins and ends: on
+// `errors`, in log.txt and as an event `hang`. If the hang reaches the limit of Stall.h, the
+// process ends with ExitCode::Failure.
 std::unique_ptr<HangWatch> watchLoneRank(Progress &progress, const StallLimits &limits, RunLog &log,
                                          FILE *errors);
 

@@ -1,4 +1,4 @@
-// The watch of the loss and the gradient norm: monitor/Guard.h with the settings [guard].
+// Watches the loss and the gradient norm, by Guard (monitor/Guard.h) with the settings [guard].
 #include "runtime/watch/Watch.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// The watch of ranks for which others wait (comm/SlowRank.h).
+// Watches for ranks for which the other ranks must wait (comm/SlowRank.h).
 #include "ground/plan/TargetRules.h"
 #include "runtime/comm/SlowRank.h"
 #include "runtime/watch/Watch.h"
@@ -38,7 +38,7 @@ private:
 
 } // namespace
 
-// GPUs have no such watch: the time of the host's thread does not show what a GPU does.
+// Plans for GPUs have no such watch: the host's thread does not show how long a GPU computes.
 Result<std::unique_ptr<Watch>> watchSlowRanks(const WatchedRun &run) {
   if (!plan::computesOnHost(**run.session.plan))
     return noWatch();

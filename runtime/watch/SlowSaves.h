@@ -9,9 +9,9 @@
 
 namespace lmc {
 
-// A save is slow if it takes kRatio times the usual time (the median of the latest saves), and at
-// least kExcess seconds longer. The first kLeast saves are not judged. A slow save is reported
-// once.
+// A save is slow if it takes at least kRatio times the usual time, and kExcess seconds longer. The
+// usual time is the median of the last kWindow saves. The first kLeast saves are not judged. Each
+// slow save is reported once.
 class SlowSaves final : public Watch {
 public:
   static constexpr size_t kWindow = 10, kLeast = 2; // numbers of saves

@@ -1,5 +1,5 @@
-// The watch of steps that take longer than usual (monitor/SlowStep.h). A step's time is that of the
-// host from one batch to the next, without validations and saves.
+// Watches for steps that take longer than usual (monitor/SlowStep.h). The host measures a step from
+// its begin to the begin of the next step, and subtracts the time of validations.
 #include "ground/plan/Steps.h"
 #include "ground/plan/TargetRules.h"
 #include "runtime/monitor/SlowStep.h"
@@ -21,8 +21,8 @@ double steadySeconds() {
 
 class SlowSteps final : public Watch {
 public:
-  // `predicted` is the plan's seconds for a step, or 0. `waitsForRanks`: Progress::Sums::waited
-  // counts waits for other ranks instead of waits for the device.
+  // `predicted`: the plan's prediction of a step's seconds, or 0. `waitsForRanks`: true if
+  // Progress::Sums::waited counts waits for other ranks, false if it counts waits for the device.
   SlowSteps(double predicted, bool waitsForRanks, Progress &progress)
       : judge(predicted), waitsForRanks(waitsForRanks), progress(progress) {}
 
@@ -40,7 +40,7 @@ public:
     if (began == moments.end())
       return {};
     const auto next = std::next(began);
-    // A step is reported before or after the next one begins.
+    // The next step may have begun before this report. Otherwise, this step ends now.
     const Moment end = next != moments.end() ? *next : Moment{0, steadySeconds(), progress.sums()};
     StepTimes times;
     times.seconds = std::max(0.0, end.time - began->time - record.validationSeconds);
@@ -50,10 +50,10 @@ public:
     times.save = record.saveSeconds;
     times.validation = validation;
 
-    // Only a step of at least 0.1 s can be slow (SlowStep.h).
+    // A shorter step is never slow (SlowStep.h), so it needs no sample.
     if (times.seconds >= 0.1)
       read(record.step + 1);
-    // The newest sample before the step or, if there is none, the oldest sample.
+    // Takes the newest sample before the step or, if there is none, the oldest sample.
     auto before = std::find_if(samples.rbegin(), samples.rend(),
                                [&](const Sample &sample) { return sample.step <= record.step; });
     const Sample &from = before != samples.rend() ? *before : samples.front();
@@ -80,7 +80,7 @@ public:
   }
 
 private:
-  // A Sample is taken at most every kSampleSeconds, because each reading opens files in /proc.
+  // Each step has a Moment. A Sample is rarer (kSampleSeconds), because it reads files in /proc.
   struct Moment {
     int64_t step = 0;
     double time = 0; // seconds

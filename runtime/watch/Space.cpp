@@ -1,4 +1,4 @@
-// The watch of the disk, which must have room for the next saves (DiskSpace.h).
+// Watches whether the disk has room for the next saves (DiskSpace.h).
 #include "ground/support/File.h"
 #include "ground/support/Size.h"
 #include "runtime/folder/RunDirectory.h"
@@ -17,8 +17,8 @@ public:
   explicit Space(const WatchedRun &run)
       : session(run.session), out(run.out), totalSteps(run.totalSteps) {}
 
-  // Warns if the disk has no room for the present save, the next one, and the exports until then.
-  // Warns again only after there was room.
+  // Warns if the disk lacks room for this save, the next save, and the exports up to the next save.
+  // Warns again only if there was enough room at a save in between.
   WatchFindings saving() override {
     const TrainSettings &settings = session.settings;
     const uint64_t step = session.progress.step;
@@ -27,7 +27,7 @@ public:
     if (!bytes || !free)
       return {};
     const auto keep = static_cast<uint64_t>(settings.config.checkpoint.keep);
-    // A save adds a checkpoint until there are `keep` of them; each later save also removes one.
+    // Until `keep` checkpoints exist, each save adds one. After that, it also removes one.
     const bool adds = keep == 0 || countCheckpoints(out) < keep;
     const uint64_t saves = adds && step < totalSteps ? 2 : 1;
     const auto interval = static_cast<uint64_t>(settings.checkpointInterval);

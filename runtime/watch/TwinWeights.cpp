@@ -1,4 +1,4 @@
-// The watch of weights that exist twice and must be equal (CompareWeights.h).
+// Watches whether copies of weights that must be equal are equal (CompareWeights.h).
 #include "runtime/watch/CompareWeights.h"
 #include "runtime/watch/Watch.h"
 
@@ -21,7 +21,7 @@ public:
     return {};
   }
 
-  // Checkpoints after the latest step without differences may be damaged; an older one must stay.
+  // Returns the step after the latest comparison without differences: later states may be damaged.
   std::optional<uint64_t> suspectSince() const override {
     return equal.empty() ? std::nullopt : std::optional(equalStep() + 1);
   }

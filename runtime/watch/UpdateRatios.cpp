@@ -14,13 +14,13 @@ namespace lmc {
 
 using plan::VariableKind;
 
-// Below this share of the update's norm, the computed norm of the old weights may be a mere
-// rounding error of f32 weights or of 8-bit moments.
+// If norm(old weights) / norm(update) is below this number, the norm of the old weights may be only
+// a rounding error: of f32 weights (kRounding), or of 8-bit moments (kCodeRounding).
 static constexpr double kRounding = 1e-5, kCodeRounding = 0.1;
 
 namespace {
 
-// A rank's parts of a parameter and of its moments. Scales are null unless moments have 8 bits.
+// A rank's parts of a parameter and of its moments. Only 8-bit moments have scales; else null.
 struct ParameterParts {
   const SnapshotPart *weights = nullptr;
   const SnapshotPart *moment1 = nullptr, *moment2 = nullptr;
@@ -47,7 +47,7 @@ template <typename T> static const T *elementsAt(const SnapshotPart &part, uint6
   return reinterpret_cast<const T *>(part.data + byte);
 }
 
-// Returns true if `part`, with elements of `width` bytes, has the same elements as `weights`.
+// Returns true if `part`, whose elements have `width` bytes, covers the same elements as `weights`.
 static bool matches(const SnapshotPart &part, const SnapshotPart &weights, uint64_t width) {
   const HeldPart &a = part.tensor.written, &b = weights.tensor.written;
   const uint64_t own = byteWidth(weights.tensor.view.dtype);
@@ -55,7 +55,7 @@ static bool matches(const SnapshotPart &part, const SnapshotPart &weights, uint6
          a.columns * own == b.columns * width && a.pitch * own == b.pitch * width;
 }
 
-// Adds up the sums of all runs of adjacent elements.
+// Adds up the sums over each contiguous range of elements.
 template <typename T>
 static UpdateSums plainSums(const ParameterParts &parts, const AdamWStep &step) {
   const HeldPart &written = parts.weights->tensor.written;

@@ -14,8 +14,8 @@ namespace lmc {
 using PartsOfKind = std::function<std::vector<SnapshotPart>(plan::VariableKind)>;
 
 // Returns the updates of all parameters that have moments, in the plan's order. `parts` returns a
-// rank's parts of the state after `step`, which must not have been skipped. All ranks of `group`
-// call it together, and get the same result. `moved` is called after each tensor.
+// rank's parts of the state after `step`. The step must have been applied, not skipped. All ranks
+// of `group` must call it together, and get the same result. `moved` is called after each tensor.
 Result<StepUpdates> updatesOf(const PartsOfKind &parts, const AdamWStep &step, Communicator &group,
                               const std::function<void()> &moved);
 

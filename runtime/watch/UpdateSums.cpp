@@ -15,7 +15,7 @@ void UpdateSums::add(const UpdateSums &more) {
   moment1 += more.moment1;
 }
 
-// -fno-math-errno (layer.cmake) and OpenMP's free order of sums allow vector instructions.
+// Vector instructions need -fno-math-errno (layer.cmake) and OpenMP's free order of sums.
 template <typename T>
 UpdateSums updateSums(const AdamWStep &step, bool decays, const T *weights, const T *moment1,
                       const T *moment2, uint64_t count) {
@@ -44,7 +44,7 @@ template UpdateSums updateSums(const AdamWStep &, bool, const double *, const do
 
 namespace {
 
-// The moment of each code at a scale of 1. first[code + 128] is a first moment.
+// The moments that the codes stand for at a scale of 1. Code c of a first moment is first[c + 128].
 struct DecodedMoments {
   std::array<float, 256> first{}, second{};
   DecodedMoments() {

@@ -9,8 +9,8 @@
 //
 //   w' = (w + a) / (1 - r d),   u = w' - w = a + r d w'.
 //
-// All of it is computed in f64. With f32 weights, w' is exact up to a rounding of w. With 8-bit
-// moments, which are rounded after the step, `a` is exact to a few percent.
+// These formulas are computed in f64. With f32 weights, the error of w' is about the rounding error
+// of w. With 8-bit moments, which are rounded after the step, the error of `a` is a few percent.
 #pragma once
 
 #include "runtime/settings/Settings.h"
@@ -19,7 +19,7 @@
 
 namespace lmc {
 
-// Sums of squares over elements of a tensor, of:
+// The sums of the squares of these quantities (see above) over elements of a tensor.
 struct UpdateSums {
   double update = 0;  // u
   double before = 0;  // w'
@@ -31,13 +31,13 @@ struct UpdateSums {
   void add(const UpdateSums &more);
 };
 
-// Returns the sums over `count` elements of a parameter, which has weight decay if `decays`. One
-// thread of an AMD EPYC processes 350 million f32 elements per second (2026-11-25).
+// Returns the sums over `count` elements of a parameter. `decays`: it has weight decay. One thread
+// of an AMD EPYC processes 350 million f32 elements per second (2026-11-25).
 template <typename T> // float or double
 UpdateSums updateSums(const AdamWStep &step, bool decays, const T *weights, const T *moment1,
                       const T *moment2, uint64_t count);
 
-// 8-bit moments: a code per element, and a scale per moment block (MomentBlock.h).
+// 8-bit moments. Each element has a code, and each moment block (MomentBlock.h) has a scale.
 struct CodedMoments {
   const int8_t *codes1 = nullptr;
   const uint8_t *codes2 = nullptr;

@@ -1,10 +1,10 @@
 // The watch of tensors whose updates are out of range.
 //
 // A tensor is out of range if one of its weights or updates is not finite. From the first judged
-// step on, it is also out of range if it never had a gradient or, for a matrix, if its update ratio
-// (Metrics.h) is above a limit L (guard.update_ratio).
+// step on, it is also out of range if its gradients were always zero. From then on, a matrix is out
+// of range if its update ratio (Metrics.h) is above a limit L (guard.update_ratio).
 //
-// The first judged step comes after the warm-up, and not before step 5 / L. Before it, a matrix is
+// The first judged step comes after the warm-up, and is at least step 5 / L. Before it, a matrix is
 // out of range only if its ratio is above 10: its initial weights are then far too small. Adam
 // changes a weight by up to the learning rate in each of the first steps, whatever the gradient. So
 // a matrix that starts at zero has a ratio of up to 2 / n after n steps of a linear warm-up.
@@ -27,7 +27,7 @@ public:
   std::string state() const override;
   Result<void> restore(const std::string &text) override;
 
-  // Returns a finding if tensors are out of range now that were not at the previous step.
+  // Returns a finding if tensors are out of range now that were in range at the previous step.
   WatchFindings updated(const StepUpdates &updates) override;
 
 private:

@@ -1,5 +1,5 @@
-// Watches look at a run while it trains, and warn of faults. The trainer calls each watch with the
-// events of the run, and the watch returns its findings. Watches.def lists the watches.
+// A watch looks at a run while it trains, and warns of problems. The trainer calls each watch with
+// the events of the run, and the watch returns its findings. Watches.def lists the watches.
 #pragma once
 
 #include "runtime/folder/RunDirectory.h"
@@ -19,9 +19,9 @@
 
 namespace lmc {
 
-// The consequence of a finding. GoBack: the run goes back to before step `since`. Stop: the run
-// ends as diverged, and its state is kept. StopUnsaved: the state is useless, so the run ends
-// without saving it.
+// The consequence of a finding. GoBack: the run continues from a state before step `since`. Stop:
+// the run ends as diverged, and its state is saved. StopUnsaved: the state is useless, so the run
+// ends without saving it.
 enum class WatchAction { GoOn, Save, GoBack, Stop, StopUnsaved };
 
 struct WatchFinding {
@@ -41,26 +41,27 @@ struct WatchedRun {
   uint64_t totalSteps = 0; // number of the run's last step
 };
 
-// All functions but state() are called by all ranks, in the same order, unless they say otherwise.
+// All ranks call all functions but state(), in the same order, unless a comment says otherwise.
 class Watch {
 public:
   virtual ~Watch() = default;
 
-  // Are called at the start if the weights are freshly drawn, or if the user has changed a setting.
+  // Are called at the start: the first one if the weights are freshly drawn, the second one if the
+  // user has changed a setting.
   virtual void expectFreshWeights() {}
   virtual void expectChange() {}
-  // Save and restore everything on which later findings depend, under stateKey() in the extra state
-  // of a checkpoint; nullptr: there is no state. The state "" is not saved. An error becomes a
-  // warning.
+  // stateKey() names the watch's state in a checkpoint; nullptr: there is none. state() returns all
+  // data on which later findings depend; "" is not saved. restore() reads these data; its Error
+  // becomes a warning.
   virtual const char *stateKey() const { return nullptr; }
   virtual std::string state() const { return ""; }
   virtual Result<void> restore(const std::string &text) { return {}; }
 
-  // Is called when a step is about to be enqueued.
+  // Is called before the host enqueues a step for the device.
   virtual void begins(int64_t step) {}
   // Returns the limits of the step. The device does not apply a step that exceeds them.
   virtual StepLimits limitsOf(int64_t step) const { return {}; }
-  // Is called with the results of each step, in order; other ranks may be at other steps then.
+  // Is called with the results of each step, in order. Other ranks may then be at other steps.
   virtual WatchFindings settled(const StepRecord &record) { return {}; }
   // Is called with the complete record of a step.
   virtual WatchFindings reported(const StepRecord &record) { return {}; }
@@ -70,16 +71,16 @@ public:
   // Is called when the updates of tensors by a step are known.
   virtual WatchFindings updated(const StepUpdates &step) { return {}; }
 
-  // Returns true if look() must examine the state after the step, when the device has no other
-  // work.
+  // Returns true if look() must be called after the step. The device has no other work during
+  // look().
   virtual bool isDue(uint64_t step) const { return false; }
   virtual Result<WatchFindings> look(uint64_t step) { return WatchFindings(); }
 
-  // Returns the first step whose state may be damaged.
+  // Returns the first step whose state may be damaged; nullopt: no step is suspect.
   virtual std::optional<uint64_t> suspectSince() const { return std::nullopt; }
   virtual WatchFindings saving() { return {}; }
   // writing() is called repeatedly while the checkpoint of `step` is being written, and saved()
-  // afterwards. `seconds` is the time since writing began; nullopt: writing failed.
+  // after that. `seconds`: the time since the writing began; nullopt: the writing failed.
   virtual WatchFindings writing(uint64_t step, double seconds) { return {}; }
   virtual WatchFindings saved(uint64_t step, std::optional<double> seconds) { return {}; }
 };
@@ -111,7 +112,7 @@ public:
   bool isDue(uint64_t step) const;
   Result<WatchFindings> look(uint64_t step);
 
-  // Write the watches' states to the extra state of a checkpoint; read them, and return warnings.
+  // save() adds the watches' states to `extra`. restore() reads them, and returns warnings.
   void save(std::map<std::string, std::string> &extra) const;
   std::vector<std::string> restore(const std::map<std::string, std::string> &extra);
 
@@ -125,7 +126,8 @@ Result<std::unique_ptr<Watch>> makeWatch(Arguments &&...arguments) {
 }
 inline Result<std::unique_ptr<Watch>> noWatch() { return std::unique_ptr<Watch>(); }
 
-// Each function makes a watch; null if there is nothing to watch. Ranks may get different errors.
+// Each function makes a watch, or null if there is nothing to watch. It may fail on some ranks
+// only.
 #define LMC_WATCH(NAME) Result<std::unique_ptr<Watch>> NAME(const WatchedRun &run);
 #include "runtime/watch/Watches.def"
 #undef LMC_WATCH

@@ -24,7 +24,7 @@ void Occurrences::add(uint64_t times, const DocumentName &document) {
     return;
   count += times;
   ++documents;
-  // Most documents arrive in the order of the files, so only the first ones need a place.
+  // Names the places of only those documents that are among the first kPlaces so far.
   if (first.size() < Finding::kPlaces || document.ordinal < first.rbegin()->first)
     add({0, 0, {{document.ordinal, document.text()}}});
 }
@@ -100,7 +100,7 @@ struct DocumentKey {
 };
 static_assert(sizeof(DocumentKey) == 8);
 
-// What the file of save() holds of each text.
+// save() writes a Record of each remembered text.
 struct Record {
   uint64_t hash;
   DocumentKey document;
@@ -128,7 +128,7 @@ struct Audit::State {
   explicit State(DocumentReceiver &next) : next(next) { XXH3_64bits_reset(hash); }
   ~State() { XXH3_freeState(hash); }
 
-  // Returns the places of the current document and of an earlier one with the same text; else "".
+  // Counts of the current document:
   std::string repeats(uint64_t at) {
     const uint64_t key = XXH3_64bits_digest(hash);
     const DocumentKey document{files.size() - 1, at};

@@ -1,4 +1,4 @@
-// Finds harmful documents: repeated ones, control characters and lost characters (U+FFFD).
+// Returns the places of this document and of an earlier one with its text; "" if there is none.
 #pragma once
 
 #include "tools/lmc-data/input/Documents.h"
@@ -19,7 +19,7 @@ struct Finding {
   std::vector<std::string> places; // of the first kPlaces
 
   void add(std::string place);
-  // Returns ", such as PLACE" with the first place; "" if there is none.
+  // Returns ", such as PLACE", where PLACE is the first place; "" if there is no place.
   std::string example() const;
 };
 
@@ -36,7 +36,7 @@ struct Occurrences {
 
 class Audit : public DocumentReceiver {
 public:
-  // The maximum number of different texts that are compared, at about 43 bytes each (0.7 GiB).
+  // The maximum number of remembered texts. These take about 0.7 GiB (43 bytes each).
   static constexpr uint64_t kRemembered = 1 << 24;
 
   // Passes all documents that it receives to `next`.
@@ -60,16 +60,17 @@ public:
   };
   const Findings &findings() const;
 
-  // The state that save() has put on the disk.
+  // The state that is on the disk when save() has returned.
   struct Saved {
     Findings findings;
     uint64_t texts = 0; // that are remembered
   };
-  // Writes the hashes of the texts to FOLDER/texts, too. save() may be called only after this.
+  // Creates FOLDER/texts, to which save() writes hashes. Must be called before save(), or resume().
   Result<void> keepIn(const std::string &folder);
   Result<Saved> save();
-  // Continues with the state that another process has saved in FOLDER. `before` are the files that
-  // were read completely. Error: FOLDER/texts has fewer texts than `saved` counts.
+  // Continues from `saved` and from FOLDER/texts, both of an interrupted process. `before`: the
+  // files that this process had read completely. Error: FOLDER/texts has fewer texts than `saved`
+  // counts.
   Result<void> resume(const std::string &folder, const Saved &saved,
                       const std::vector<std::pair<std::string, InputFormat>> &before);
 

@@ -1,4 +1,4 @@
-// The commands of lmc-data. Each function adds one, and returns what runs it.
+// The commands of lmc-data. Each function adds a command, and returns it with what runs it.
 #pragma once
 
 #include "runtime/data/TokenFile.h"
@@ -29,12 +29,12 @@ DataCommand addExportCommand(CommandLine &line);
 // Prints the report on a checkpoint. With `verify`, reads all files. Error: a file is damaged.
 Result<void> inspectCheckpoint(const std::string &path, bool verify, bool json);
 
-// Returns the token that ends the documents of the file: `given` if it is set, else what the table
-// of documents names. Without a table, it is a guess: the id of GPT-2 or of Llama 3.
+// Returns the token that ends the documents of the file: `given` if it is set, else the token in
+// the file's table of documents. Without a table, guesses the id of GPT-2 or of Llama 3.
 std::optional<uint32_t> separatorOf(const TokenFile &file, std::optional<uint32_t> given);
 
-// Adds an option whose value is parse(text), a Result. The message of its Error follows
-// "NAME=TEXT: ". `target` must live until the command line is parsed.
+// Adds an option whose value parse(text) returns as a Result. If parse() fails, the error is its
+// message after "NAME=TEXT: ". `target` must live until the command line is parsed.
 template <typename Parse, typename Target>
 void addParsedOption(Command &command, const std::string &name, const std::string &placeholder,
                      Parse parse, Target &target, const std::string &description) {

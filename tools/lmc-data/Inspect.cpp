@@ -42,9 +42,9 @@ struct Summary {
   uint64_t eods = 0;
   uint64_t doubled = 0;             // end-of-document tokens right behind another one
   uint64_t firstDoubled = kNowhere; // position of the first doubled token
-  // The number of tokens of each document, with its end, ascending; empty: it is not known.
+  // The lengths of the documents in tokens, with their end tokens, ascending; empty: not known.
   std::vector<uint64_t> documentLengths;
-  // The windows of `window` tokens that data.packing = "best_fit" makes; 0: not requested.
+  // The result of data.packing = "best_fit" with windows of `window` tokens; 0: not requested.
   uint64_t window = 0, windows = 0, padding = 0, cutDocuments = 0;
 };
 
@@ -52,7 +52,7 @@ Result<void> packDocuments(const TokenFile &file, uint64_t window, Summary &summ
   if (!file.hasDocuments())
     return userError("{}: does not say where its documents start, which --best-fit needs",
                      file.path());
-  // Makes up starts of documents as sums of lengths, because only the lengths matter.
+  // Packing needs only the lengths, so the documents are placed one after the other here.
   std::vector<uint64_t> starts;
   uint64_t end = 0;
   for (uint64_t length : summary.documentLengths) {
@@ -125,7 +125,7 @@ Result<Summary> summarise(const TokenFile &file, std::optional<uint32_t> givenEo
   } else if (!ends.empty()) {
     if (ends.back() != file.size())
       ends.push_back(file.size());
-    // A file may have the separator before each document. Then its first token is no document.
+    // A file may have the separator before each document. Then its first token ends no document.
     uint64_t begin = 0;
     for (uint64_t end : ends) {
       if (!(begin == 0 && end == 1))

@@ -91,7 +91,7 @@ public:
     }
     size_t body = piece.find_last_not_of(end) + 1; // 0 if there are only end-of-document ids
     if (body > 0) {
-      // The document goes on, so the `held` end-of-document ids are not at its end.
+      // The document goes on after the `held` end-of-document ids, so they are inside it.
       inside += held + std::count(piece.begin(), piece.begin() + body, end);
       for (; held > 0; --held)
         LMC_TRY(pass({&end, 1}));
@@ -137,7 +137,7 @@ private:
 class TokenOutput : public CleanReceiver {
 public:
   explicit TokenOutput(std::unique_ptr<TokenFileWriter> writer) : writer(std::move(writer)) {}
-  // Passes all received text to the writer. More documents may follow.
+  // Passes all text received so far to the writer. More documents may follow.
   virtual Result<void> flush() { return {}; }
   TokenFileWriter &file() { return *writer; }
   // Returns the counts of tokens, and of documents that were left out because they have no tokens.
@@ -213,20 +213,20 @@ struct DocumentLengths : CleanReceiver {
   }
 };
 
-// The decision which part of the text goes to the validation file.
+// Says which text goes to the validation file: whole documents, or all text after a position.
 struct Split {
   std::vector<bool> documents; // true: to validation; if empty, text behind `cut` goes there
   uint64_t cut = 0;            // bytes of text that go to the training file
 };
 
-// Chooses about the share `fraction` of the text as validation data. `total`, the sum of the
-// lengths in bytes, is at least 2.
+// Chooses about `fraction` of the text as validation data. `total` is the sum of `lengths` in
+// bytes, and is at least 2.
 Split splitOf(const std::vector<uint64_t> &lengths, uint64_t total, double fraction) {
   Split split;
   const double target = fraction * total;
   split.cut = total - std::clamp<uint64_t>(std::llround(target), 1, total - 1);
-  // Takes documents in the order of a hash of their index, until a further document would increase
-  // the distance from the target.
+  // Takes documents in the order of a hash of their index. Stops at the first document that would
+  // increase the distance between the sum of the lengths and the target.
   std::vector<uint64_t> order(lengths.size());
   std::iota(order.begin(), order.end(), 0);
   auto hash = [](uint64_t document) { return XXH64(&document, sizeof(document), 0); };
@@ -252,7 +252,7 @@ public:
       : at{.cut = split.cut}, split(split), wholeCharacters(wholeCharacters), training(training),
         validation(validation) {}
 
-  // The position in the text. Without Split::documents, `cut` counts the bytes left for training.
+  // The position in the text. If Split::documents is empty, the bytes before `cut` go to training.
   SplitPosition at;
 
   Result<void> text(std::string_view piece) override {
@@ -319,7 +319,7 @@ Result<void> checkPaths(const PackOptions &options) {
   return {};
 }
 
-// Finds the number of bytes of text of each token; 0 for a border token.
+// Finds how many bytes of text each token stands for. A border token stands for 0 bytes.
 Result<void> findBytes(Packing &packing) {
   std::vector<uint16_t> &bytes = packing.bytesOfTokens;
   bytes.assign(packing.vocabulary, 1); // without a tokenizer
@@ -394,7 +394,7 @@ Result<std::unique_ptr<TokenOutput>> openOutput(const PackOptions &options, cons
       std::make_unique<EncodedOutput>(std::move(*writer), std::move(*documents)));
 }
 
-// Returns everything on which the token files depend.
+// Returns all inputs and options on which the contents of the token files depend.
 nlohmann::json identityOf(const PackOptions &options, const Packing &packing,
                           const std::vector<InputStamp> &stamps) {
   const DocumentOptions &documents = options.documents;
@@ -423,7 +423,7 @@ nlohmann::json identityOf(const PackOptions &options, const Packing &packing,
             endOfDocument(packing)}}};
 }
 
-// Saves the state of a pack every few seconds, between two documents.
+// Calls `save` at most once in `seconds` seconds, between two documents.
 class Saver : public DocumentReceiver {
 public:
   using Save = std::function<Result<void>(uint64_t file, const DocumentPlace &place)>;
@@ -464,7 +464,8 @@ public:
     paths.push_back(options.output);
     if (!options.validation.empty())
       paths.push_back(options.validation);
-    // EdgeCleaner removes this byte. With a tokenizer, EncodedDocuments removes ids instead.
+    // EdgeCleaner removes the byte `cleaned`. With a tokenizer, EncodedDocuments removes ids
+    // instead.
     cleaned = this->packing.tokenizer ? kNoEod : endOfDocument(this->packing);
   }
 
@@ -518,8 +519,8 @@ private:
   std::vector<TokenizerCopy> tokenizers; // one for each token file
   std::optional<PackState> saved;        // the state that an interrupted pack has left
 
-  // Locks the token files, and completes packs that were interrupted while they renamed their
-  // files. Returns true if this pack was one of these.
+  // Locks the token files. Completes each pack of these files that was interrupted while it renamed
+  // them. Returns true if such a pack had the same inputs and options as this one.
   Result<bool> lockOutputs() {
     for (const std::string &path : paths) {
       LMC_LET(folder, PartialFolder::lock(path));
@@ -633,7 +634,7 @@ private:
   // Writes the rest of a file, after all documents were received.
   Result<void> complete(TokenOutput &output) const {
     LMC_TRY(output.flush());
-    // Megatron's preprocess_data.py --append-eod writes the token after the last document, too.
+    // Megatron's preprocess_data.py --append-eod also writes this token after the last document.
     if (options.megatron && packing.borders.between && output.file().documents() > 0)
       return output.file().append({&*packing.borders.between, 1});
     return {};
@@ -654,8 +655,9 @@ private:
                               i == 0 ? "" : part});
     if (options.strict)
       LMC_TRY(report.checkStrict());
-    // Completes all files before any gets its final name. Otherwise an interrupted pack could leave
-    // the training file and the validation file of two packs, which might share text.
+    // Completes all files before any gets its final name. Otherwise, after an interruption, the
+    // files of two packs could stand beside each other, and validation text could be in the
+    // training file.
     for (auto &output : outputs)
       LMC_TRY(output->file().finish());
     LMC_TRY(report.write(folders[0]->nameOf("audit.json")));

@@ -13,7 +13,7 @@ static constexpr uint64_t kMaximumRecordBytes = 64 << 20;
 
 static std::string recordOf(const PartialFolder &folder) { return folder.nameOf("commit.json"); }
 
-// Returns numbers that only the file at `path` has; null if there is no file.
+// Returns numbers that identify the file at `path`; null if there is no file.
 static nlohmann::json identityOf(const std::string &path) {
   struct stat status {};
   if (path.empty() || stat(path.c_str(), &status) != 0)
@@ -27,7 +27,7 @@ Result<void> commitPack(const PartialFolders &folders, const std::vector<Rename>
   nlohmann::json record = {{"identity", pack.identity}, {"report", pack.report}};
   for (const Rename &each : renames)
     record["renames"].push_back({each.from, each.to, identityOf(each.from)});
-  // Replaces bytes of paths that are invalid UTF-8.
+  // JSON must be UTF-8, so invalid bytes in paths are replaced.
   LMC_TRY(publishFile(recordOf(*folders.front()),
                       record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
   LMC_TRY(publish(renames));

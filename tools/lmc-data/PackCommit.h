@@ -1,5 +1,5 @@
-// The last step of a pack gives its files their final names. After an interruption, the next pack
-// completes it.
+// The last step of a pack gives its files their final names. If this step is interrupted, the next
+// pack completes it.
 #pragma once
 
 #include "tools/lmc-data/write/PartialFolder.h"
@@ -20,14 +20,14 @@ struct FinishedPack {
 
 using PartialFolders = std::vector<std::shared_ptr<PartialFolder>>;
 
-// Gives the complete files of a pack their final names, and removes the folders. The first one has
-// the record. After an Error, completePack() does the rest.
+// Gives the complete files of a pack their final names, and removes the folders. A record of the
+// renames is in the first folder. After an Error, completePack() can do the rest.
 Result<void> commitPack(const PartialFolders &folders, const std::vector<Rename> &renames,
                         const FinishedPack &pack);
 
-// Completes an interrupted commitPack() whose record is in `folder`, and empties the folder;
-// nullopt: there is no record. Leaves a file alone that another pack has written since. Error: that
-// of publish(), or the record is damaged.
+// Completes a commitPack() that was interrupted and has a record in `folder`. Empties the folder. A
+// file that another pack has written since stays. Returns nullopt if there is no record. Errors:
+// publish() fails, or the record is damaged.
 Result<std::optional<FinishedPack>> completePack(PartialFolder &folder);
 
 } // namespace lmc

@@ -13,7 +13,7 @@
 
 namespace lmc {
 
-// A position in the whole text that is split into training and validation data (Pack.cpp).
+// A position in the whole text, which Pack.cpp splits into training and validation data.
 struct SplitPosition {
   uint64_t document = 0, bytes = 0, cut = 0;
 };
@@ -27,12 +27,12 @@ struct PackState {
   SplitPosition split;
 };
 
-// Returns the state that an interrupted pack of the token file `output` has left, or nullopt.
-// `identity` is everything on which the token file depends. If there is a state that cannot be
-// used, sets `why` to a clause about the reason.
+// Returns the state that an interrupted pack of the token file `output` has left, or nullopt. The
+// `identity` of both packs must be equal. If a state exists but cannot be used, sets `why` to a
+// clause with the reason.
 std::optional<PackState> readPackState(const std::string &output, const nlohmann::json &identity,
                                        std::string &why);
-// Writes and syncs the state. The data that it counts must be on the disk before.
+// Writes and syncs the state. All data that the state counts must be on the disk before.
 Result<void> writePackState(const std::string &output, const nlohmann::json &identity,
                             const PackState &state);
 

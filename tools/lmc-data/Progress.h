@@ -1,4 +1,4 @@
-// Reports the progress of a long read on stderr: on a terminal by a line that changes, in a log by
+// Reports the progress of a long read on stderr. A terminal shows one line that changes. A log gets
 // a line every ten seconds.
 #pragma once
 

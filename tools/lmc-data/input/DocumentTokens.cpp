@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kMaximumVocabularyBytes = 256 << 20;
 
-// The border token of a place: not known (`given` is false), none (no `id`), or `id`.
+// The border token of a place: unknown (`given` is false), none (`id` is not set), or `id`.
 struct Answer {
   bool given = false;
   std::optional<uint32_t> id;
@@ -41,9 +41,8 @@ Result<Answer> answerOfUser(const Tokenizer &tokenizer, const char *option,
   return Answer{true, static_cast<uint32_t>(std::stoul(text))};
 }
 
-// Looks in the files beside the tokenizer for the token `key` ("bos_token"). There is none if
-// `adds`
-// ("add_bos_token", or "") is false there.
+// Looks in the files beside the tokenizer for the token `key`, such as "bos_token". The answer is
+// "none" if `adds` ("add_bos_token"; "": no such key) is false in a file.
 Result<Answer> answerOfFiles(const Tokenizer &tokenizer, const std::string &folder,
                              const std::string &key, const std::string &adds) {
   for (const char *name : {"tokenizer_config.json", "special_tokens_map.json"}) {
@@ -84,8 +83,8 @@ Result<DocumentTokens> documentTokens(const Tokenizer &tokenizer, const std::str
     *end = {true, tokenizer.endOfDocument()};
   if (!begin->given && tokenizer.beginOfDocument())
     *begin = {true, tokenizer.beginOfDocument()};
-  // Without an answer, no token begins a document if the tokenizer itself adds tokens before it, or
-  // if tokenizer_config.json names no bos_token.
+  // If the first token is unknown, documents have none in two cases: the tokenizer itself adds
+  // tokens before them, or a tokenizer_config.json exists but names no bos_token.
   if (!begin->given && (!tokenizer.before().empty() || hasConfig))
     begin->given = true;
   if (!end->given || (!eod && !end->id))

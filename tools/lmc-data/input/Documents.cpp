@@ -32,7 +32,7 @@ size_t incompleteBytes(std::string_view text) {
   return 0;
 }
 
-// Replaces each JSON escape of one half of a surrogate pair without the other half by '?'.
+// Replaces the JSON escape of a surrogate by '?' if the other half of its pair is missing.
 std::string replaceLoneSurrogates(std::string line) {
   // Returns the code unit XXXX of an escape "\uXXXX" at index `at`; 0 if there is no escape.
   const auto unitAt = [&](size_t at) -> unsigned long {
@@ -143,8 +143,8 @@ private:
   }
 };
 
-// Returns the reason in an error message of nlohmann's JSON library. Before it stand an identifier
-// and a line number, which is always 1 here.
+// Returns the reason in an error message of nlohmann's JSON library, without the identifier and the
+// line number before it. The line number is always 1 here.
 std::string_view reasonOf(std::string_view message) {
   size_t column = message.find("column ");
   size_t reason = column == message.npos ? message.npos : message.find(": ", column);
@@ -170,7 +170,7 @@ public:
         line.clear();
       }
       line += *piece;
-      // Limits the other fields of a line, too.
+      // A line, with all its fields, may have at most twice the bytes of a document.
       if (line.size() / 2 > options.maximumBytes)
         return tooLong(placeOf(name, InputFormat::JsonLines, begin.number), options, kShorter);
     }

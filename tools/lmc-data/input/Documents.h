@@ -19,7 +19,7 @@ Result<InputFormat> parseInputFormat(std::string_view name);
 // .parquet; nullopt for any other.
 std::optional<InputFormat> formatOfName(const std::string &path);
 
-// The maximum bytes of a document for a tokenizer, which needs it whole in memory.
+// The maximum bytes of a document for a tokenizer, which needs the whole document in memory.
 inline constexpr uint64_t kMaximumDocument = 1 << 30;
 
 struct DocumentOptions {
@@ -28,8 +28,8 @@ struct DocumentOptions {
   std::string separator = "\f"; // ends each document of a text; "": one document per file
   std::string field = "text";   // field of JSON, or column of Parquet, with the text
   bool nullIsEmpty = false;     // a null is an empty text, and not an Error
-  // True: U+FFFD replaces invalid UTF-8, and '?' a lone surrogate of JSON, as in Python. False:
-  // these are Errors.
+  // True: invalid UTF-8 becomes U+FFFD, and a surrogate in JSON without its other half becomes '?',
+  // as in Python. False: both are Errors.
   bool replaceInvalid = false;
   uint64_t maximumBytes = UINT64_MAX; // limit of one document; a longer one is an Error
 };
@@ -39,7 +39,7 @@ struct DocumentPlace {
   uint64_t offset = 0; // bytes of text before it
   uint64_t number = 1; // number of the line of JSON, or of the row of Parquet
 
-  // Returns the number that names a document that begins here: the offset, line or row.
+  // Returns the number in the name of a document that begins here: the offset, line or row.
   uint64_t in(InputFormat format) const { return format == InputFormat::Text ? offset : number; }
 };
 // Returns the name of a document by its DocumentPlace::in(): "a.txt: byte 17 of the text",
@@ -65,9 +65,9 @@ struct DocumentReceiver {
 
 InputFormat formatOf(const std::string &path, const DocumentOptions &options);
 
-// Reads the documents of one file, which may be compressed, or of standard input, from a place on.
-// The end of the file also ends a document, except right behind a separator. Errors name the file,
-// and, where they can, the line, column or byte.
+// Reads the documents of one file (which may be compressed) or of standard input, from the place
+// `from` on. The end of the file ends the last document, unless a separator has just ended it.
+// Errors name the file and, if possible, the line, column or byte.
 Result<void> readDocuments(const std::string &path, const DocumentOptions &options,
                            DocumentReceiver &receiver, Progress &progress,
                            const DocumentPlace &from = {});

@@ -34,8 +34,8 @@ static Result<void> checkLeadsOn(const fs::path &link, const fs::path &folder) {
   }
 }
 
-// Returns an Error if `path` cannot be opened or is no file. `inFolder`: the user gave a folder
-// above it, and not `path` itself.
+// Returns an Error if `path` cannot be opened or is no file. `inFolder`: the user named a folder
+// above `path`, and not `path` itself.
 static Result<void> checkIsFile(const std::string &path, bool inFolder) {
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);

@@ -9,17 +9,17 @@
 namespace lmc {
 
 // Returns the files that `arguments` name, in their order. A folder stands for all files below it
-// whose names imply a format (formatOfName()) and do not begin with '.' or '_', sorted by path; a
-// note on stderr names the others. A pattern with '*', '?' or '[' stands for the sorted paths that
-// it matches. "-" is standard input.
+// whose names imply a format (formatOfName()) and do not begin with '.' or '_', sorted by path. A
+// note on stderr names the other files. A pattern with '*', '?' or '[' stands for the sorted paths
+// that it matches. "-" is standard input.
 //
 // Errors: a path is missing, cannot be opened, is no file (a pipe needs its own path) or is given
-// twice; a folder has no file with a format, or a link back to itself; standard input has no
-// format; or a .json, .csv or .tsv file would be read as plain text.
+// twice; a folder has no file whose name implies a format, or has a link back to itself; standard
+// input has no format; or a .json, .csv or .tsv file would be read as plain text.
 Result<std::vector<std::string>> findInputs(const std::vector<std::string> &arguments,
                                             const DocumentOptions &options);
 
-// The identity and state of a regular file at a moment; all zeros for anything else.
+// The identity and state of a regular file when stampsOf() is called; all zeros for other files.
 struct InputStamp {
   uint64_t device = 0, inode = 0, size = 0;
   int64_t seconds = 0, nanoseconds = 0; // of its latest change
@@ -27,11 +27,12 @@ struct InputStamp {
 };
 std::vector<InputStamp> stampsOf(const std::vector<std::string> &paths);
 
-// Returns true if the file can be read again from any place: it is no pipe or standard input.
+// Returns true if the file can be read again from any place, unlike a pipe or standard input.
 bool canReadAgain(const std::string &path);
 
-// Reads the documents of all files, from the place `from` in file `first` on. `task` names the work
-// in the line of progress: "packing". Error: a file cannot be read, or has changed since `stamps`.
+// Reads the documents of all files, starting at the place `from` in the file with index `first`.
+// `task` names the work in the line of progress, such as "packing". Error: a file cannot be read,
+// or has changed since `stamps` were taken.
 Result<void> readInputs(const std::vector<std::string> &paths,
                         const std::vector<InputStamp> &stamps, const DocumentOptions &options,
                         const char *task, DocumentReceiver &receiver, size_t first = 0,

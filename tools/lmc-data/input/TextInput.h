@@ -37,10 +37,10 @@ private:
 // Checks that text is UTF-8, piece by piece. A piece may end inside a character.
 class Utf8Checker {
 public:
-  // `position` is the byte of the text, between two characters, at which the first piece begins.
+  // `position` is the offset in bytes, between two characters, at which the first piece begins.
   explicit Utf8Checker(uint64_t position = 0) : position(position) {}
 
-  // Returns the position in the text of the first byte that makes it invalid; -1: there is none.
+  // Returns the offset in bytes of the first byte that makes the text invalid; -1: there is none.
   int64_t check(std::string_view piece);
   // Returns true if no character is incomplete: the text may end here.
   bool complete() const { return missing == 0; }

@@ -183,7 +183,7 @@ struct TokenFileWriter::State {
     return fsync(file.descriptor) == 0 ? Result<void>() : failed("cannot sync");
   }
 
-  // Calls visit(begin, end) with the range of tokens of each document.
+  // Calls visit(begin, end) for each document. Its tokens have the positions [begin, end).
   template <typename Visit> Result<void> eachDocument(Visit visit) {
     std::vector<uint64_t> chunk(kBufferBytes / sizeof(uint64_t));
     uint64_t before = 0;

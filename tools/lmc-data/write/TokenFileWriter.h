@@ -18,17 +18,17 @@ public:
     uint32_t vocabulary = 0;    // larger than every id; selects the type of tokens
     int32_t endOfDocument = -1; // written into the header only, not between documents
     // True: writes a data set of Megatron (megatron/core/datasets/indexed_dataset.py of
-    // Megatron-LM) instead of an lmc file: PATH, which ends in ".bin", and the ".idx" with one
-    // sequence per document. Tokens are uint16 if the vocabulary is below 65500, else int32.
-    // `bytesOfTokens` is not written.
+    // Megatron-LM) instead of an lmc file. PATH must end in ".bin". The index ends in ".idx", and
+    // has one sequence per document. Tokens are uint16 if the vocabulary is below 65500, else
+    // int32. `bytesOfTokens` is not written.
     bool megatron = false;
     // bytesOfTokens[id] is the number of bytes in the token's text, or kUnknownBytes. The vector
-    // has `vocabulary` elements, or none if nothing is known.
+    // has `vocabulary` elements, or is empty if no token's size is known.
     std::vector<uint16_t> bytesOfTokens = {};
-    // LmcTokenHeader::tokenizer. If it is not 0, `bytesOfTokens` must be set.
+    // The value of LmcTokenHeader::tokenizer. If it is not 0, `bytesOfTokens` must be set.
     uint64_t tokenizer = 0;
   };
-  // What save() has certainly put on the disk.
+  // The data that are on the disk when save() has returned.
   struct Saved {
     uint64_t tokens = 0, documents = 0;
     std::string hash; // the state of the checksum, in hexadecimal
@@ -52,8 +52,8 @@ public:
   uint64_t documents() const;
   // Syncs all data so far to the disk.
   Result<Saved> save();
-  // Writes and syncs all that is missing, so that publish() cannot fail for lack of space. After an
-  // Error (the disk is full, or there are no tokens), the folder is gone, unless save() was called.
+  // Writes and syncs all remaining data, so that publish() cannot fail for lack of space. Error:
+  // the disk is full, or there are no tokens. Then removes the folder, unless save() was called.
   Result<void> finish();
   // Finishes the file if necessary, and returns the renames that give it its final name. The caller
   // must carry them out, and then remove the folder.
