@@ -46,8 +46,8 @@ class Watch {
 public:
   virtual ~Watch() = default;
 
-  // Are called at the start: the first one if the weights are freshly drawn, the second one if the
-  // user has changed a setting.
+  // Are called at the start: the first after a random initialization, the second if the user has
+  // changed a setting.
   virtual void expectFreshWeights() {}
   virtual void expectChange() {}
   // stateKey() names the watch's state in a checkpoint; nullptr: there is none. state() returns all
@@ -126,8 +126,7 @@ Result<std::unique_ptr<Watch>> makeWatch(Arguments &&...arguments) {
 }
 inline Result<std::unique_ptr<Watch>> noWatch() { return std::unique_ptr<Watch>(); }
 
-// Each function makes a watch, or null if there is nothing to watch. It may fail on some ranks
-// only.
+// Each function makes a watch; null if there is nothing to watch. It may fail on some ranks only.
 #define LMC_WATCH(NAME) Result<std::unique_ptr<Watch>> NAME(const WatchedRun &run);
 #include "runtime/watch/Watches.def"
 #undef LMC_WATCH

@@ -464,8 +464,7 @@ public:
     paths.push_back(options.output);
     if (!options.validation.empty())
       paths.push_back(options.validation);
-    // EdgeCleaner removes the byte `cleaned`. With a tokenizer, EncodedDocuments removes ids
-    // instead.
+    // EdgeCleaner removes the byte `cleaned`; with a tokenizer, EncodedDocuments removes ids.
     cleaned = this->packing.tokenizer ? kNoEod : endOfDocument(this->packing);
   }
 
@@ -655,9 +654,8 @@ private:
                               i == 0 ? "" : part});
     if (options.strict)
       LMC_TRY(report.checkStrict());
-    // Completes all files before any gets its final name. Otherwise, after an interruption, the
-    // files of two packs could stand beside each other, and validation text could be in the
-    // training file.
+    // Completes all files before any gets its final name. Otherwise an interruption could leave the
+    // training file of one pack beside the validation file of another, with common text.
     for (auto &output : outputs)
       LMC_TRY(output->file().finish());
     LMC_TRY(report.write(folders[0]->nameOf("audit.json")));

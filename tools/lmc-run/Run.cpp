@@ -43,7 +43,7 @@ static Result<ExitCode> dump(Session &session, const ProgramOptions &options) {
   return ExitCode::Success;
 }
 
-// Returns the record of commands, or null if the options do not request one.
+// Opens the record that --record-commands or --compare-commands requests.
 static Result<std::unique_ptr<CommandRecord>> openRecord(const ProgramOptions &options,
                                                          const PlanFile &plan,
                                                          const DeviceInfo &device,

@@ -10,7 +10,7 @@
 
 namespace lmc {
 
-// The options of a run, and the options for what lmc-run can do instead of training.
+// The options of lmc-run: those of a training run, and those of other work, such as --eval.
 struct ProgramOptions : RunOptions {
   bool eval = false;
   std::string dumpLogits;
@@ -28,7 +28,7 @@ struct ProgramOptions : RunOptions {
   }
 };
 
-// Does what `options` request, with the other ranks. Returns Success, Interrupted, or SlowLink.
+// Does what `options` request, together with the other ranks. Returns the program's exit code.
 Result<ExitCode> run(const ProgramOptions &options);
 
 // All ranks of the world must call it. Only rank 0 writes to the options' `output` and `errors`.

@@ -83,8 +83,8 @@ struct Outcome {
   int64_t nodes = 1, devicesPerNode = 1; // of the job, if it could be read
 };
 
-// Compiles one job, writes its plan to `path`, and prints errors. Of a job of a sweep, prints only
-// one line, a comment for a shell.
+// Compiles one job, writes its plan to `path`, and prints errors. For a job of a sweep, prints only
+// one line, which is a comment in a shell.
 Outcome compileJob(const CompileArguments &arguments, CompileOptions options,
                    const std::string &path, const SweepJob *sweepJob = nullptr) {
   const auto failed = [](int code) { return Outcome{code}; };

@@ -60,7 +60,7 @@ Result<size_t> findPhase(const PlanFile &plan, const std::string &name) {
                llvm::join(names, ", ")};
 }
 
-// Returns the device spec `given`, or else the one for which the plan was compiled.
+// Returns the device spec `given`; if it is empty, the one for which the plan was compiled.
 Result<cost::DeviceSpec> specOf(const plan::Plan &plan, const std::string &given) {
   if (!given.empty())
     return cost::loadDeviceSpec(given);

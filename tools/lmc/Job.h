@@ -30,8 +30,8 @@ struct JobOptions {
 // Adds these options to `command`. `options` must live until the command line is parsed.
 void addJobOptions(Command &command, JobOptions &options);
 
-// Reads the TOML file at `path` and applies `options`. Returns one Config per phase of the job; one
-// for a job without phases.
+// Reads the TOML file at `path` and applies `options`. Returns one Config for each phase of the
+// job, or one Config if the job has no phases.
 Result<std::vector<Config>> readPhases(const std::string &path, const JobOptions &options);
 
 // Sets the compile options that `from` has, with the defaults of the job's target.
@@ -44,8 +44,8 @@ struct CompiledPhases {
   CompileResult result; // without a module; with the times of all phases
   size_t misfit = 0;    // if result.fits is false: the index of the phase that does not fit
 };
-// Compiles a job for each of its phases, and makes one plan of all. If a phase does not fit, stops
-// and returns its result. Prints each error as one line that begins with the path of the job's file
+// Compiles each phase of a job, and makes one plan of all. Stops at a phase that does not fit, and
+// returns its result. Prints each error as one line that begins with the path of the job's file
 // and, if the job has phases, names the phase.
 mlir::FailureOr<CompiledPhases> compilePhases(const std::vector<Config> &phases,
                                               const CompileOptions &options);

@@ -8,8 +8,8 @@
 using namespace lmc;
 
 int main(int argc, char **argv) {
-  // A search makes and frees one plan after the other. Keeping freed memory in the process saves a
-  // tenth of the time of a compile.
+  // A search makes and frees many plans. Keeping freed memory in the process saves a tenth of the
+  // time of a compile.
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   mallopt(M_MMAP_THRESHOLD, 32 << 20); // the largest that glibc takes
   mallopt(M_TOP_PAD, 64 << 20);

@@ -15,8 +15,8 @@ struct ParquetText {
 
 struct ParquetPlugin {
   uint32_t version; // kParquetPluginVersion
-  // Opens a file and its column of strings, before row `firstRow` (from 0). Returns a reader. After
-  // a failure, returns null and writes a clause to `error`.
+  // Opens a file and its column of strings, at row `firstRow` (from 0). Returns a reader. After a
+  // failure, returns null and writes a clause to `error`.
   void *(*open)(const char *path, const char *column, uint64_t firstRow, char *error,
                 size_t errorBytes);
   // Reads the next row. Returns 1, or 0 at the end, or -1 after writing a clause to `error`.

@@ -7,8 +7,8 @@
 
 namespace lmc {
 
-// The number of last bytes that show whether a file was changed. Lines of metrics differ in these,
-// because they have their times in milliseconds.
+// The number of last bytes by which a changed file is recognized. Two lines of metrics differ in
+// these bytes, which have the line's time in milliseconds.
 static constexpr size_t kTail = 256;
 
 Result<bool> GrowingFile::read(const std::function<void(std::string_view)> &line) {

@@ -34,8 +34,8 @@ public:
 
   bool empty() const { return total == 0; }
 
-  // Returns the first and the last value, and the minimum and the maximum of each bucket, in order:
-  // all values if there are at most kMaxBuckets.
+  // Returns the first and the last value, and the minimum and the maximum of each bucket, in order.
+  // With at most kMaxBuckets values, these are all values.
   std::vector<LinePoint> points() const;
 
   // Returns the mean of each bucket, at the position of the bucket's last value.

@@ -20,7 +20,7 @@ public:
     ++total;
   }
 
-  // Of an even number of values, returns the lower middle one; nothing without values.
+  // Returns the lower of the two middle values if their number is even; nothing without values.
   std::optional<double> median() const {
     uint64_t below = 0;
     for (const auto &[index, count] : counts)

@@ -42,8 +42,8 @@ ordered_json orNull(const std::optional<double> &value, int digits = 6) {
   return value ? rounded(*value, digits) : ordered_json();
 }
 
-// Adds the positions of points in steps "s", tokens "t" and milliseconds "m" to `json`. Each is the
-// difference from the point before, which has few digits.
+// Adds the positions of points to `json`: steps "s", tokens "t" and milliseconds "m". Each number
+// is the difference from the point before, because differences have fewer digits.
 void addPositions(const std::vector<LinePoint> &points, ordered_json &json) {
   int64_t step = 0, tokens = 0, milliseconds = 0;
   ordered_json s = ordered_json::array(), t = s, m = s;

@@ -8,7 +8,7 @@ using nlohmann::json;
 
 namespace lmc {
 
-// Returns the number of a layer from its key; nothing if this is no number of 1 to 6 digits.
+// Returns the number of a layer from its key; nothing if the key is not a number of 1 to 6 digits.
 static std::optional<int64_t> layerOf(const std::string &key) {
   int64_t number = 0;
   const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), number);

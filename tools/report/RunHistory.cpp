@@ -252,7 +252,7 @@ void RunHistory::readEvent(std::string_view line) {
   ending = event.kind == "exit" ? event.text : "";
   if (event.kind == "warning")
     ++warnings;
-  // A start or rewind continues after a step, and takes back all earlier events of later steps.
+  // A start or rewind continues after a step. Earlier events of later steps no longer count.
   if (event.kind == "start" || event.kind == "rewind") {
     if (event.kind == "start")
       ++starts;
@@ -262,7 +262,7 @@ void RunHistory::readEvent(std::string_view line) {
           if (other.step && *other.step > *event.step)
             other.takenBack = true;
   }
-  // A hostile file may have any number of kinds.
+  // Limits the number of kinds, because a hostile file may have any number.
   constexpr size_t kMaxKinds = 64;
   if (!kept.count(event.kind) && kept.size() == kMaxKinds)
     return;

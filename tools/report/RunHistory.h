@@ -108,7 +108,7 @@ public:
   std::array<double, kStepParts.size()> partSeconds{}; // sums over all steps
   std::map<std::string, ValidationLine> validations;   // by name of the set; "": data.validation
   std::optional<LinePoint> lastLoss, lowestLoss;
-  // The exponential mean of the losses, over about the last kMeanSteps steps.
+  // The exponential moving average of the losses, with weight on about the last kMeanSteps steps.
   static constexpr int64_t kMeanSteps = 100;
   std::optional<double> meanLoss() const;
   MedianSketch stepSeconds, computeSeconds, tokensPerSecond, mfu; // mfu: mfu_causal

@@ -9,7 +9,7 @@
 
 namespace lmc {
 
-// All groups but the last have equally many consecutive lines: 1, then 2, 4, ... as the file grows.
+// All groups but the last have the same number of lines: 1, then 2, 4, ... as the file grows.
 class StepGroups {
 public:
   static constexpr size_t kMax = 64; // an even number

@@ -218,7 +218,7 @@ std::optional<int> CommandLine::parse(int argc, char **argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     const size_t equals = argument.find('=');
-    // CLI11 would take the next argument as the value of "--name=", and "=x" as that of "-o=x".
+    // For "--name=", CLI11 would take the next argument as the value, and for "-o=x", "=x".
     if (argument.starts_with("-") &&
         (equals + 1 == argument.size() || (equals == 2 && argument[1] != '-'))) {
       arguments.push_back(argument.substr(0, equals));

@@ -27,7 +27,7 @@ class Command {
 public:
   explicit Command(CLI::App &app) : app(app) {}
 
-  // Adds an option with a value that is not empty. The last one counts.
+  // Adds an option whose value must not be empty. If the user repeats it, the last value counts.
   void option(const std::string &names, const std::string &placeholder, std::string &value,
               const std::string &description);
   // Adds an option whose value `read` reads. parse() reports an Error of `read`.
@@ -42,8 +42,8 @@ public:
   template <typename Boolean>
   void either(const std::string &name, const std::string &no, const std::string &yes,
               Boolean &value, const std::string &description);
-  // Adds an option that the user may repeat. Each use adds its value to `values`; with `separated`,
-  // it adds several values with commas between them.
+  // Adds an option that the user may repeat. Each use adds its value to `values`. If `separated` is
+  // true, a use may give several values with commas between them.
   void list(const std::string &names, const std::string &placeholder,
             std::vector<std::string> &values, const std::string &description,
             bool separated = false);
@@ -74,8 +74,8 @@ public:
   // Adds a command. If a program has commands, the user must give one of them.
   Command &command(const std::string &name, const std::string &description);
 
-  // Parses the command line and sets the variables. Returns an exit code if the program must end,
-  // after its help or version (0) or an error (ExitCode::UserError).
+  // Parses the command line and sets the variables. Returns an exit code if the program must end: 0
+  // after its help or version, ExitCode::UserError after an error.
   std::optional<int> parse(int argc, char **argv);
 
 private:

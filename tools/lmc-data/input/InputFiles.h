@@ -30,9 +30,9 @@ std::vector<InputStamp> stampsOf(const std::vector<std::string> &paths);
 // Returns true if the file can be read again from any place, unlike a pipe or standard input.
 bool canReadAgain(const std::string &path);
 
-// Reads the documents of all files, starting at the place `from` in the file with index `first`.
-// `task` names the work in the line of progress, such as "packing". Error: a file cannot be read,
-// or has changed since `stamps` were taken.
+// Reads the documents of all files, from the place `from` in the file of index `first` on. `task`
+// names the work in the line of progress: "packing". Error: a file cannot be read, or has changed
+// since `stamps` were taken.
 Result<void> readInputs(const std::vector<std::string> &paths,
                         const std::vector<InputStamp> &stamps, const DocumentOptions &options,
                         const char *task, DocumentReceiver &receiver, size_t first = 0,

@@ -57,8 +57,8 @@ const char *formatThatIsNoText(std::string_view begin) {
 
 struct Decoder {
   virtual ~Decoder() = default;
-  // Removes bytes from the front of `from`, and appends their text to `to`. Returns a fault or "".
-  // At the end of the file, `from` is empty.
+  // Decodes bytes at the front of `from`, removes them there, and appends their text to `to`.
+  // Returns what is wrong with them, or "". An empty `from` stands for the end of the file.
   virtual std::string decode(std::string_view &from, std::string &to) = 0;
   // Returns true if the file may end after the bytes decoded so far.
   virtual bool complete() const = 0;

@@ -69,7 +69,7 @@ public:
     if (const auto *warnings = plan->warnings(); warnings && first)
       for (const flatbuffers::String *warning : *warnings)
         ofStart.warning("job", warning->str());
-    // Adds findings about data first: add() then drops warnings of the start with the same text.
+    // Adds findings about data first: add() then drops equal findings about the start.
     checkData(plan, overrides(), world, findings);
     for (const Finding &finding : ofStart.all())
       findings.add(finding);
@@ -144,13 +144,13 @@ private:
     return {};
   }
 
-  // Returns the session of a phase. open() cannot fail: the same settings were read before.
+  // Returns the session of a phase; null if it cannot be opened.
   std::unique_ptr<Session> sessionOf(size_t phase) const {
     auto session = Session::open(plan, phase, overrides(), world);
     return session ? std::move(*session) : nullptr;
   }
 
-  // Returns the start of the trial, which validates each data set with one global batch.
+  // Returns the facts with which the trial starts. Each validation has one global batch.
   StartFacts startOfTrial() const {
     StartFacts trial = *start;
     const size_t phase = phaseAt(trial.phases, trial.step, /*isDone=*/false);
@@ -305,7 +305,7 @@ private:
     const std::unique_ptr<Session> session = sessionOf(now);
     if (!session)
       return;
-    // Assumes that the ratio of measured to predicted time is the same in all phases.
+    // Assumes the same ratio of measured to predicted step time in all phases.
     const double ratio = predicted(now) > 0 ? figures.stepSeconds / predicted(now) : 0;
     const double steps = secondsOfSteps([&](size_t phase) {
       return ratio > 0 && predicted(phase) > 0 ? ratio * predicted(phase) : figures.stepSeconds;

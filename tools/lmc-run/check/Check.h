@@ -7,10 +7,9 @@
 namespace lmc {
 
 // Checks the folder, the disk, the data, the settings, the memory and the links between ranks. If
-// none of them has an error, trains three steps in a scratch folder beside OUT: once without an
-// interruption, and again with a save and a resume before the third step. All results must have
-// equal bits. Reports how long the job will take, as a table or, with options.json, as JSON.
-// Changes nothing in OUT.
+// no check finds an error, trains the same three steps twice in a scratch folder beside OUT. The
+// second time, saves and resumes before the third step. All results must have equal bits. Reports
+// how long the job will take, as a table or, with options.json, as JSON. Changes nothing in OUT.
 //
 // All ranks must call it; `options` are those of `run`. Returns Success, UserError, DoesNotFit or
 // Interrupted. Error: a rank was lost.

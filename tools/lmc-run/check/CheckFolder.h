@@ -8,14 +8,14 @@
 
 namespace lmc {
 
-// The prefix of the names of files that a check writes, and later removes, in nearestFolder(OUT).
+// A check's files in nearestFolder(OUT) have names with this prefix. The check removes them.
 inline constexpr const char *kScratchPrefix = ".lmc-check-";
 
 // Checks that files can be written in nearestFolder(out), and that no other run has the lock of
 // `out`. Removes the files of checks that were killed at least ten minutes ago.
 void checkFolder(const std::string &out, Findings &findings);
 
-// Verifies the newest checkpoint of `out` and, if it is set, the checkpoint `start`.
+// Verifies the newest checkpoint of `out` and, if `start` is set, the checkpoint `start`.
 void checkCheckpoints(const std::string &out, const std::optional<std::string> &start,
                       Findings &findings);
 

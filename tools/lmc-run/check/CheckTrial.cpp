@@ -65,7 +65,7 @@ public:
     world.progress().enter(Activity::Starting, start.step);
     LMC_TRY(makeScratch(place));
     const Result<ExitCode> code = runSteps();
-    // After this exchange, all ranks have closed their files.
+    // When this exchange returns, all ranks have closed their files.
     const Result<void> together = allSucceed(world.all(), Result<void>());
     if (first) {
       lock.reset();
@@ -96,7 +96,7 @@ private:
     options.steps = static_cast<int64_t>(last);
     if (exports && isLast)
       options.exportDirectory = options.out + "/export";
-    // Passes no observer, so that no monitor shows the trial as the run.
+    // Passes no observer, so that no monitor (such as W&B) shows the trial as a run.
     auto code = train({options, whole.stop, whole.plan, world});
     if (code)
       return std::optional(*code);

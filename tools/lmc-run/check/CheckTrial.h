@@ -22,7 +22,7 @@ struct TrialFigures {
 
 // The results of one of the trial's two trainings.
 struct TrialOutcome {
-  // The loss, gradient norm and update ratio of each step, by step and name, as texts of JSON.
+  // steps[n][name] is the loss, gradient norm or update ratio `name` of step n, as text of JSON.
   std::map<uint64_t, std::map<std::string, std::string>> steps;
   std::map<std::string, uint64_t> state; // XXH64 of each file of the last checkpoint, by name
 };
@@ -32,7 +32,7 @@ std::string differenceOf(const TrialOutcome &straight, const TrialOutcome &resum
 
 // Trains the three steps after `start` (or all that are left) in a scratch folder in `place`. Then
 // trains them again, with a save and a resume before the last step. Adds differences and other
-// faults to `findings`. The overrides of `start` must limit each validation to one global batch.
+// problems to `findings`. The overrides of `start` must limit each validation to one global batch.
 // All ranks must call it. Returns Success, or Interrupted after a signal. Error: a rank was lost.
 Result<ExitCode> runTrial(const std::string &place, const StartFacts &start, bool exports,
                           const Run &run, Findings &findings, TrialFigures &figures);

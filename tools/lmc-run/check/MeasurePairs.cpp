@@ -22,13 +22,13 @@ double steadySeconds() {
 
 Result<GroupSpeed> measureGroup(Communicator &group, double seconds,
                                 const std::function<double()> &now) {
-  // The bytes of an all-gather's result: minimum, maximum, and growth from one to the next.
+  // The sizes of all-gather results in bytes: minimum, maximum, and ratio of one to the previous.
   constexpr uint64_t kLeast = 64 << 10, kMost = 64 << 20, kGrowth = 4;
   const auto ranks = static_cast<uint64_t>(group.size());
   GroupSpeed speed;
   std::vector<char> x(sizeof(double)), d;
 
-  // Returns the seconds until every rank has all bytes.
+  // Every rank sends `bytes` bytes to all others. Returns the seconds of the slowest rank.
   auto gather = [&](uint64_t bytes) -> Result<double> {
     x.resize(bytes);
     d.resize(bytes * ranks);
@@ -47,7 +47,7 @@ Result<GroupSpeed> measureGroup(Communicator &group, double seconds,
     speed.latency = i == 0 ? *time : std::min(speed.latency, *time);
   }
 
-  // The last size may take at most a third of `seconds`, because it is measured twice.
+  // The last size may take at most `seconds` / 3, because it is measured twice.
   uint64_t bytes = std::max<uint64_t>(sizeof(double), kLeast / ranks);
   for (;;) {
     LMC_LET(time, gather(bytes));
@@ -58,7 +58,7 @@ Result<GroupSpeed> measureGroup(Communicator &group, double seconds,
       best = std::min(best, *again);
     }
     if (isLast) {
-      // Counts at least half of the time: if most of it is latency, the difference is noise.
+      // Divides by at least half of the time: if latency dominates, the difference is only noise.
       speed.bandwidth = double(bytes * (ranks - 1)) / std::max(best - speed.latency, best / 2);
       return speed;
     }
@@ -91,7 +91,7 @@ std::vector<SlowLink> slowLinks(const std::vector<PairSpeed> &pairs, int ranksPe
         known->second = std::min(known->second, pair.seconds());
       }
 
-  // The slow links by the nodes at both ends; {-1, node} for ranks that are slow with all others.
+  // Slow links, by the nodes at their ends; {-1, node}: the node's ranks that are slow with all.
   std::map<std::pair<int, int>, SlowLink> slow;
   std::set<int> slowRanks;
   const double usualRank = medianOf(ofRank);
@@ -125,7 +125,7 @@ std::vector<SlowLink> slowLinks(const std::vector<PairSpeed> &pairs, int ranksPe
 
 namespace {
 
-// The bytes of a message: minimum, maximum, and growth from one message to the next.
+// The sizes of messages in bytes: minimum, maximum, and ratio of one size to the previous size.
 constexpr uint64_t kLeast = 16 << 10, kMost = 16 << 20, kGrowth = 4;
 constexpr int kTimes = 2;    // how often each pair is measured
 constexpr size_t kLooks = 8; // maximum of meetings that are repeated because a link looks slow
@@ -145,10 +145,10 @@ public:
     }
     for (uint64_t bytes = kLeast;; bytes *= kGrowth) {
       LMC_LET(time, exchange(other, bytes));
-      // Goes on unless the next message could take more than half of `seconds`.
+      // Goes on if the next message should take at most half of `seconds`.
       if (*time <= seconds / (2 * double(kGrowth)) && bytes < kMost)
         continue;
-      // Counts at least half of the time: if most of it is latency, the difference is noise.
+      // Divides by at least half of the time: if latency dominates, the difference is only noise.
       speed.bandwidth = double(bytes) / std::max(*time - speed.latency, *time / 2);
       break;
     }
@@ -177,7 +177,7 @@ public:
   uint64_t sent = 0;
 
 private:
-  // Returns the seconds of the exchange, measured at the rank of the pair that took longer.
+  // Returns the seconds of the exchange at the slower of the two ranks.
   Result<double> exchange(int other, uint64_t bytes) {
     x.resize(bytes);
     d.resize(bytes);
@@ -195,8 +195,8 @@ private:
   std::vector<char> x, d;
 };
 
-// Returns the slowest pair to measure again: the pair of a slow link, or the fastest pair of a slow
-// rank. Leaves out pairs in `seen`.
+// Returns the pair to measure again: the slowest candidate that is not in `seen`. The candidates
+// are a pair of each slow link, and the fastest pair of each slow rank.
 std::optional<PairSpeed> suspectOf(const std::vector<PairSpeed> &pairs, int ranksPerNode,
                                    const std::set<std::pair<int, int>> &seen) {
   std::optional<PairSpeed> suspect;
@@ -234,7 +234,7 @@ Result<PairSpeeds> measurePairs(World &world, int ranksPerNode, double seconds) 
   const double share = seconds / (kTimes * std::max(1, rounds));
   PairMeasurement measurement(world);
 
-  // `playerOf` maps a rank to its player in this rank's tournament; `rankOf` is the inverse.
+  // playerOf(rank) is the rank's player in its tournament. rankOf() is the inverse.
   auto play = [&](int players, auto playerOf, auto rankOf) -> Result<std::vector<PairSpeed>> {
     const double start = steadySeconds();
     const int player = playerOf(world.rank());

@@ -25,15 +25,15 @@ struct GroupSpeed {
   uint64_t sent = 0;    // bytes that a rank sent for this measurement
 };
 
-// Measures a group of at least two ranks, all of which must call it and get the same result. The
-// bandwidth is that of the largest all-gather, of 64 KiB to 64 MiB, that takes less than about
-// `seconds`. `now` returns the time in seconds.
+// Measures a group of at least two ranks. All of them must call it, and get the same result. The
+// all-gathers have results of about 64 KiB, 256 KiB, ... up to 64 MiB. The bandwidth is that of the
+// largest one that takes less than about `seconds`. `now` returns the time in seconds.
 Result<GroupSpeed> measureGroup(Communicator &group, double seconds,
                                 const std::function<double()> &now = steadySeconds);
 
-// Returns the opponent of `player` (from 0) in `round` (from 0); nullopt: none. By the circle
-// method (Kirkman 1847, "On a problem in combinations"), with m = n - 1 for even n, players i, j <
-// m meet in round (i + j) mod m; the player that would meet itself meets player m.
+// Returns the opponent of `player` (from 0) in `round` (from 0); nullopt if there is none. Uses the
+// circle method (Kirkman 1847, "On a problem in combinations"). Let m = roundsOf(players). Players
+// i, j < m meet in round (i + j) mod m. The player that would meet itself meets player m.
 std::optional<int> opponentOf(int player, int round, int players);
 int roundsOf(int players);
 
@@ -42,39 +42,40 @@ struct PairSpeed {
   double latency = 0;   // seconds of an exchange of 8 bytes
   double bandwidth = 0; // bytes/s in each direction, both at the same time
 
-  // The time of an exchange of 1 MiB, by which ranks are compared. Most messages of training are
-  // about as long.
+  // The seconds of an exchange of 1 MiB, which is about the size of most messages of training.
+  // Ranks are compared by this time.
   double seconds() const { return latency + (1 << 20) / bandwidth; }
 };
 
 struct PairSpeeds {
-  // In `onNode`, a and b are on one node. In `acrossNodes`, they have the same place on two nodes.
+  // `onNode`: a and b are on one node. `acrossNodes`: they have the same position on two nodes.
   std::vector<PairSpeed> onNode, acrossNodes;
   uint64_t sent = 0; // bytes sent by the rank that sent the most
 };
 
-// All ranks must call it, and get the same result. Each node has `ranksPerNode` consecutive ranks.
-// It takes about `seconds`, or longer for links of less than 1 Mbit/s. Pairs are measured twice if
-// there is time, and once more, with less other traffic, if they look slow. The fastest measurement
-// counts, because a busy machine delays some.
+// Each node has `ranksPerNode` consecutive ranks. All ranks must call it, and get the same result.
+// It takes about `seconds`, or longer for links of less than 1 Mbit/s. Each pair is measured twice
+// if there is time. A pair that looks slow is measured again, with less other traffic. The fastest
+// measurement counts, because a busy machine delays some.
 Result<PairSpeeds> measurePairs(World &world, int ranksPerNode, double seconds);
 
-// A rank, a pair or a group is slow if its exchange takes at least kSlow times the median of its
-// kind. Collectives wait for the slowest link, so a link of half the speed can double the time of a
-// step.
+// A rank, a pair or a group is slow if its exchange takes at least kSlow times the median of all
+// ranks, pairs or groups. Collectives wait for the slowest link, so a link of half the speed can
+// double the time of a step.
 constexpr double kSlow = 2;
 
 struct SlowLink {
-  // The slow ranks at each end, all on one node. `to` is empty if `from` are slow with all others.
+  // The slow ranks of the link's two ends, each on one node. `to` is empty for ranks that are slow
+  // with all others.
   std::vector<int> from, to;
   double seconds = 0; // time of the slowest of them (PairSpeed::seconds())
   double usual = 0;   // median time of the others, for comparison
 };
 
-// Returns the slow ranks and links of `pairs`, all within nodes or all across nodes. Ranks are
-// compared with the median rank; then pairs without a slow rank with the median of such pairs. The
-// time of a rank is that of its fastest pair, so that a slow link does not make both of its ends
-// look slow. Ranks of one node, and pairs of the same two nodes, are one SlowLink.
+// Returns the slow ranks and links of `pairs`, which are all within nodes or all across nodes.
+// Ranks are compared with the median rank, and pairs without a slow rank with the median of such
+// pairs. A rank's time is that of its fastest pair, so one slow link does not make both ends look
+// slow. The slow ranks of a node, or the slow pairs of the same two nodes, are one SlowLink.
 std::vector<SlowLink> slowLinks(const std::vector<PairSpeed> &pairs, int ranksPerNode);
 
 } // namespace lmc

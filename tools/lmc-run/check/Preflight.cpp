@@ -168,8 +168,8 @@ private:
     return nullptr;
   }
 
-  // Returns lines of a device spec for each link that differs much from the plan's assumption. The
-  // measured latency is the sum of `base` and `latency`; their ratio stays that of the plan.
+  // Returns device spec lines of each link that is kSlow times slower or faster than the plan
+  // assumed. The measured latency is split into `base` and `latency` in the plan's ratio.
   std::string specLines() const {
     std::string lines;
     for (LinkKind kind : {LinkKind::Device, LinkKind::Node}) {

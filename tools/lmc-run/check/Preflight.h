@@ -15,8 +15,8 @@ constexpr double kPreflightSeconds = 5;
 // slower than others of their kind. All ranks of `world` must call it, after World::divide().
 // Returns SlowLink on all ranks if there was such a warning.
 //
-// The link of only two nodes is slow if an exchange takes twice the time that the plan assumed.
-// Data travels between the memories of the hosts, which is not what a GPU's plan assumes, so its
+// With only two nodes, their link is slow if an exchange takes twice the time that the plan
+// assumed. Data travels between the memories of the hosts. A GPU's plan assumes other links, so its
 // assumptions are not compared.
 Result<ExitCode> preflight(const PlanFile &plan, World &world, const ProgramOptions &options);
 

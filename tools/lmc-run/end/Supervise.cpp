@@ -78,7 +78,7 @@ uint64_t newestStep(const std::string &out) {
   return std::max(steps && !steps->empty() ? steps->front() : 0, lastMetricsStep(out));
 }
 
-// Returns the inode and time of run.json. Each start that records itself there changes them.
+// Returns the inode and time of run.json. A start of the run that writes run.json changes them.
 std::pair<ino_t, int64_t> recordOf(const std::string &out) {
   struct stat status {};
   if (::stat((out + "/run.json").c_str(), &status) != 0)
@@ -95,8 +95,8 @@ bool isThisProgram(pid_t process) {
          own.st_dev == other.st_dev && own.st_ino == other.st_ino;
 }
 
-// Returns the children of this process that are ranks of the run. Other children have other
-// sessions, or are other programs.
+// Returns the children of this process that are ranks of the run. A child with another session or
+// another program is no rank.
 std::vector<pid_t> ranksLeft() {
   const pid_t self = ::getpid();
   std::ifstream children(fmt::format("/proc/{}/task/{}/children", self, self));
@@ -212,7 +212,7 @@ private:
     }
   }
 
-  // Waits for all children that have ended. Returns the end of `process` if it is one of them.
+  // Collects all children that have ended. Returns how `process` has ended if it is one of them.
   static std::optional<ProcessEnd> reap(pid_t process = -1) {
     std::optional<ProcessEnd> end;
     int status = 0;
@@ -223,8 +223,8 @@ private:
     return end;
   }
 
-  // Waits until all ranks have ended, because a rank saves when its launcher dies. Kills ranks that
-  // take longer than a minute.
+  // Waits until all ranks have ended: a rank may still save after the end of its launcher. Kills
+  // ranks that take longer than a minute.
   void awaitRanks() {
     const auto patience = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     for (std::vector<pid_t> left = ranksLeft(); !left.empty() && !asked; left = ranksLeft()) {

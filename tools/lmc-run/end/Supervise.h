@@ -25,7 +25,7 @@ class RestartPolicy {
 public:
   static constexpr double kLongestWait = 60;
 
-  // `most`: maximum number of restarts without progress. `step`: last step that the run has done.
+  // `most`: maximum number of restarts without progress. `step`: the run's last step so far.
   RestartPolicy(int64_t most, uint64_t step) : most(most), best(step) {}
 
   struct Restart {
@@ -46,7 +46,7 @@ private:
 
 struct Supervision {
   std::vector<std::string> command; // program and arguments of the first start
-  // The same without options that only the first start may have, such as --rewind.
+  // The same without the options that only the first start may have, such as --rewind.
   std::vector<std::string> again;
   std::string out;      // folder of the run
   std::string logs;     // folder of log.txt and events.jsonl of this rank
@@ -57,11 +57,11 @@ struct Supervision {
 // The environment variable that tells the run its number of restarts.
 inline constexpr const char *kRestartVariable = "LMC_RESTART";
 
-// Runs the command, and starts it again as RestartPolicy decides, but not after a signal of
-// kStopSignals, which the command gets too. Returns the exit code of the last start: Failure if a
-// signal ended it, and Interrupted if a stop signal or the time limit came between two starts. If
-// this process dies, the command gets a SIGTERM. Each restart is a line on stderr and in log.txt,
-// and an event `restart`.
+// Runs the command, and starts it again as RestartPolicy decides. A stop signal (kStopSignals) is
+// passed on to the command, and ends the restarts. Returns the exit code of the last start: Failure
+// if a signal ended it, and Interrupted if a stop signal or the time limit came between two starts.
+// If this process dies, the command gets a SIGTERM. Each restart writes a line to stderr and to
+// log.txt, and an event `restart`.
 Result<int> supervise(const Supervision &supervision);
 
 } // namespace lmc

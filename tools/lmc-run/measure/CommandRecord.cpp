@@ -57,8 +57,8 @@ double defaultTolerance(const plan::Plan &plan) {
   return hasBFloat16 ? 5e-2 : hasDouble ? 1e-9 : 1e-4;
 }
 
-// Moves from `from` to `ended` what is complete once `command` has ended: the commands up to it on
-// its stream, and what is complete once the command in its Collective.after has ended.
+// Moves commands from `from` to `ended` that have ended once `command` has: those up to `command`
+// on its stream. If it is a collective, does the same for the command in its Collective.after.
 void addEnded(const plan::Function &function, int64_t command, std::vector<uint32_t> &from,
               std::vector<uint32_t> &ended) {
   if (command < 0)
@@ -116,8 +116,8 @@ ResultSums sumsOf(plan::DType dtype, const char *data, uint64_t rows, uint64_t e
   return sums;
 }
 
-// Returns an estimate of the L2 norm of the difference, divided by `scale`; infinity if the numbers
-// of finite elements differ.
+// Returns an estimate of the L2 norm of the difference between two results, divided by `scale`.
+// Returns infinity if their numbers of finite elements differ.
 double estimatedDifference(const ResultSums &one, const ResultSums &other, double scale) {
   if (one.elements != other.elements || one.notFinite != other.notFinite)
     return std::numeric_limits<double>::infinity();

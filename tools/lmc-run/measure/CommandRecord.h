@@ -6,15 +6,15 @@
 //   function, run, command   the command, and which run of the function in the step it was, from 0
 //   op, kind, kernel, hero   the model op that it comes from, what it does ("gemm", "launch"), and
 //                            the name and hero of its first kernel; null without one
-//   transpose_a, transpose_b, accumulate, bias   of a product
-//   outputs                  of each result: name, elements, norm (L2), scale, not_finite (how many
+//   transpose_a, transpose_b, accumulate, bias   only if the command is a matrix product
+//   outputs                  per result: name, elements, norm (L2), scale, not_finite (how many
 //                            elements are not finite; they count as 0) and projections: 16 sums of
 //                            all elements with random signs
 // The root mean square of the differences of projections estimates the L2 norm of the difference of
-// two results; its square has a relative standard deviation of sqrt(2/16) (Achlioptas 2003,
-// "Database-friendly random projections"). The difference is divided by `scale`: the norm of the
-// result or, if this is more, a tenth of the norm of an operand with at least 8 times as many
-// elements. Otherwise, sums that nearly cancel would be reported as different.
+// two results. The square of this estimate has a relative standard deviation of sqrt(2/16)
+// (Achlioptas 2003, "Database-friendly random projections"). The estimate is divided by `scale`:
+// the norm of the result or, if this is more, a tenth of the norm of an operand with at least 8
+// times as many elements. So sums that nearly cancel are not reported as different.
 #pragma once
 
 #include "ground/plan/Operands.h"
@@ -45,25 +45,25 @@ public:
   // Makes a record of a run on `device`, which writes the file `path`.
   static std::unique_ptr<CommandRecord> toWrite(const PlanFile &plan, const std::string &device,
                                                 const std::string &path);
-  // Makes a record that compares with the file `path`. Relative differences up to `tolerance` are
-  // allowed; 0: up to 1e-9 if the plan computes in f64, 1e-4 in f32, 5e-2 in bf16. If `json` is
-  // given, each command's line, with `difference` and `ok`, is printed there at once. Error: the
-  // file is not a record of this plan.
+  // Makes a record that compares a run with the file `path`. Relative differences up to `tolerance`
+  // are allowed; 0 stands for 1e-9 if the plan computes in f64, 1e-4 in f32, and 5e-2 in bf16. If
+  // `json` is given, each command's line, with `difference` and `ok`, is printed there at once.
+  // Error: the file is not a record of this plan.
   static Result<std::unique_ptr<CommandRecord>>
   toCompare(const PlanFile &plan, const std::string &path, double tolerance, FILE *json);
 
   bool isRecording() const override { return true; }
   Result<void> run(Device &device, Executable &executable, uint32_t index) override;
 
-  // Writes the file, or prints a summary of all comparisons to `output` if no lines were printed.
-  // Error: a command differs, or the file cannot be written.
+  // Writes the file or, when comparing without `json`, prints a summary to `output`. Error: a
+  // command differs, or the file cannot be written.
   Result<void> finish(FILE *output);
 
 private:
   CommandRecord(const PlanFile &plan, const std::string &path)
       : plan(plan), path(path), runs(plan->functions()->size()) {}
   Result<void> take(Device &device, uint32_t function, uint32_t command);
-  // A command of experts writes only the rows that exist, so all rows are zeros before it runs.
+  // Zeroes the result of a command of experts, because the command writes only rows with tokens.
   Result<void> clearUnusedRows(Device &device, uint32_t function, uint32_t command);
   // Makes `buffer` at least `bytes` bytes long.
   Result<void> reserve(Device &device, uint64_t bytes);

@@ -66,7 +66,7 @@ Result<std::optional<ExportCommand::Outcome>> ExportCommand::poll() {
   }
   for (auto step = waiting.begin(); step != waiting.end() && !running;) {
     const std::string results = resultsOf(*step);
-    // Skips exports that have become complete since, and exports that a rollback has moved.
+    // Skips exports that are complete by now, and exports that a rollback has moved away.
     if (exists(results + "/" + kEvaluationComplete) ||
         !exists(fmt::format("{}/exports/{}", out, *step))) {
       step = waiting.erase(step);

@@ -12,9 +12,9 @@
 
 namespace lmc {
 
-// One command runs at a time, in the order of the exports' steps, and continues when the run ends.
-// If it does not end with exit code 0, a later start of the run evaluates the export again. A
-// command that runs holds a lock on the file `lock` in OUT/evaluations/STEP.
+// One command runs at a time, in the order of the exports' steps. It continues when the run ends.
+// If its exit code is not 0, a later start of the run evaluates the export again. A running command
+// holds a lock on the file OUT/evaluations/STEP/lock.
 class ExportCommand {
 public:
   // `command` is a text for /bin/sh. Its output goes to OUT/evaluations/STEP/output.log.
@@ -25,18 +25,17 @@ public:
   Result<void> find();
   void add(int64_t step) { waiting.insert(step); }
 
-  // The end of a command.
+  // The result of a command that has ended.
   struct Outcome {
     int64_t step = 0;
     int code = 0;              // its exit code
     EvaluationResults results; // if the code is 0
   };
-  // Returns the outcome of a command that has ended, if there is one, and starts the next command
-  // with LMC_EXPORT, LMC_STEP, LMC_OUT and LMC_RESULTS in its environment. Must be called
-  // regularly.
+  // If a command has ended, returns its outcome. If no command runs, starts the next one, with
+  // LMC_EXPORT, LMC_STEP, LMC_OUT and LMC_RESULTS in its environment. Must be called regularly.
   Result<std::optional<Outcome>> poll();
 
-  // Returns the steps of exports whose command runs or has to wait.
+  // Returns the steps of the exports whose command runs or waits.
   std::vector<int64_t> open() const;
 
 private:

@@ -35,7 +35,7 @@ Monitors::Monitors(const MonitoringConfig &settings, const std::string &exportCo
 Monitors::~Monitors() { log.listen(nullptr); }
 
 void Monitors::check(const Result<void> &attempt, const char *key) {
-  // Changes `failing` before it warns: a warning is an event, which calls this function again.
+  // `failing` must change first: the warning is an event, and the event calls this function again.
   if (attempt)
     failing.erase(key);
   else if (failing.insert(key).second)
@@ -59,7 +59,7 @@ void Monitors::step(const StepRecord &record, int64_t logInterval) {
     if (!sawStep || record.step % logInterval == 0)
       check(prometheus->write(), "monitoring.prometheus");
   }
-  // Looks at the folder only now, when the exports of steps that this start repeats are removed.
+  // At the first step, this start has removed the exports of steps that it repeats.
   if (!sawStep && onExport)
     check(onExport->find(), "checkpoint.export_command");
   sawStep = true;

@@ -22,7 +22,7 @@
 
 namespace lmc {
 
-// Events may come from any thread. The lock of the log guards all members but the first two.
+// Events may come from any thread. The log's lock guards all members except `console` and `log`.
 class Monitors final : public RunObserver {
 public:
   // Watches the run in the folder `out`, and receives all events of `log`, from now on. `onExport`
@@ -42,7 +42,7 @@ private:
   void event(const std::string &name, const nlohmann::ordered_json &event);
   void poll();
   void pollExports();
-  // Warns of a failure, unless the previous attempt with the same `key` failed too.
+  // Warns if `attempt` failed, unless the previous attempt with the same `key` failed too.
   void check(const Result<void> &attempt, const char *key);
 
   Console &console;

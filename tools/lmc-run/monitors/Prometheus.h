@@ -16,7 +16,7 @@ namespace lmc {
 
 class PrometheusFile {
 public:
-  // `run` becomes the label `run` of all values.
+  // `run` is the value of the label `run` of all metrics.
   PrometheusFile(std::string path, std::string run) : path(std::move(path)), run(std::move(run)) {}
 
   void step(const StepRecord &record);

@@ -49,7 +49,7 @@ std::vector<std::pair<std::string, double>> scalarsOf(const StepRecord &record);
 
 class TensorBoardWriter {
 public:
-  // The maximum bytes of waiting records.
+  // The maximum number of bytes of records that wait to be written.
   static constexpr size_t kMostWaiting = 16 << 20;
 
   // Makes a writer for a new file in `folder`, which is created at the first step.
@@ -57,8 +57,8 @@ public:
       : folder(std::move(folder)), clock(std::move(clock)) {}
 
   // Writes the scalars of a step in single precision, to a new file if the old one was removed.
-  // After an Error, the step waits, and each call returns this Error for a minute without an
-  // attempt to write. At most kMostWaiting bytes wait; the oldest records are dropped.
+  // After an Error, the step's record waits, and for a minute each call returns this Error without
+  // trying to write. At most kMostWaiting bytes wait; then the oldest records are dropped.
   Result<void> write(const StepRecord &record);
   // Write generated texts as Markdown with the tags "generated/1", ..., and the results of an
   // evaluation as "evaluation/NAME".

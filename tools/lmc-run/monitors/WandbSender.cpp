@@ -13,8 +13,8 @@
 
 namespace lmc {
 
-// Exit codes after which another start would fail in the same way: of lmc-wandb without the package
-// wandb, and of env and the shell.
+// Exit codes after which another start would fail in the same way. kCannotWork: lmc-wandb lacks the
+// Python package wandb. The others come from env and from the shell.
 static constexpr int kCannotWork = 3, kNotExecutable = 126, kNotFound = 127;
 
 // Returns the path of lmc-wandb: the environment variable LMC_WANDB, or a file beside this program.
