@@ -27,7 +27,7 @@ public:
   void ok(const std::string &check, const std::string &text);
   void warning(const std::string &check, const std::string &text);
   void error(const std::string &check, const std::string &text);
-  // Adds a finding, unless a known one of its severity has its text, also after "rank 1: ".
+  // Skips the finding if another one of its severity ends with its text, as "rank 1: TEXT" does.
   void add(Finding finding);
 
   bool has(Severity severity) const;

@@ -1,4 +1,4 @@
-// The watch of checkpoints whose writing takes longer than usual, for example on a shared disk.
+// Watches for checkpoints whose writing takes longer than usual, for example on a shared disk.
 #pragma once
 
 #include "runtime/watch/Watch.h"

@@ -1,4 +1,4 @@
-// The watch of tensors whose updates are out of range.
+// Watches for tensors whose updates are out of range.
 //
 // A tensor is out of range if one of its weights or updates is not finite. From the first judged
 // step on, it is also out of range if its gradients were always zero. From then on, a matrix is out

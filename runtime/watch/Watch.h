@@ -71,8 +71,7 @@ public:
   // Is called when the updates of tensors by a step are known.
   virtual WatchFindings updated(const StepUpdates &step) { return {}; }
 
-  // Returns true if look() must be called after the step. The device has no other work during
-  // look().
+  // Returns true if look() must be called after the step, while the device has no other work.
   virtual bool isDue(uint64_t step) const { return false; }
   virtual Result<WatchFindings> look(uint64_t step) { return WatchFindings(); }
 

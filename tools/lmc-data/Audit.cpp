@@ -24,7 +24,7 @@ void Occurrences::add(uint64_t times, const DocumentName &document) {
     return;
   count += times;
   ++documents;
-  // Names the places of only those documents that are among the first kPlaces so far.
+  // Only documents that are among the first kPlaces so far need a place.
   if (first.size() < Finding::kPlaces || document.ordinal < first.rbegin()->first)
     add({0, 0, {{document.ordinal, document.text()}}});
 }
@@ -121,14 +121,14 @@ struct Audit::State {
   std::optional<File> log;     // file with `texts` in the order of the documents
   std::vector<Record> unsaved; // records that are not in `log` yet
   XXH3_state_t *hash = XXH3_createState();
-  // These are of the current document.
+  // Counts of the current document:
   uint64_t bytes = 0;
   CharacterCounter characters;
 
   explicit State(DocumentReceiver &next) : next(next) { XXH3_64bits_reset(hash); }
   ~State() { XXH3_freeState(hash); }
 
-  // Counts of the current document:
+  // Returns the places of the current document and of an earlier one with its text; "" if none.
   std::string repeats(uint64_t at) {
     const uint64_t key = XXH3_64bits_digest(hash);
     const DocumentKey document{files.size() - 1, at};

@@ -1,4 +1,4 @@
-// Returns the places of this document and of an earlier one with its text; "" if there is none.
+// Finds harmful documents: repeated ones, control characters and lost characters (U+FFFD).
 #pragma once
 
 #include "tools/lmc-data/input/Documents.h"
@@ -65,7 +65,8 @@ public:
     Findings findings;
     uint64_t texts = 0; // that are remembered
   };
-  // Creates FOLDER/texts, to which save() writes hashes. Must be called before save(), or resume().
+  // Creates FOLDER/texts, to which save() writes hashes. save() needs a call of this or of
+  // resume().
   Result<void> keepIn(const std::string &folder);
   Result<Saved> save();
   // Continues from `saved` and FOLDER/texts, both of an interrupted process. `before`: the files

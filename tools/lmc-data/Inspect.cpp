@@ -193,7 +193,7 @@ void printText(const TokenFile &file, const Summary &summary) {
   fmt::print("different ids    {}, the most frequent:\n", summary.counts.size());
   for (size_t i = 0; i < std::min(kMostFrequent, summary.counts.size()); ++i) {
     auto [id, times] = summary.counts[i];
-    // If the vocabulary is the 256 bytes, an id is a character. Otherwise its text is not known.
+    // If tokens are bytes, an id is a character. Otherwise the text of an id is not known.
     bool isCharacter = file.vocabulary() == 256 && id >= 0x20 && id < 0x7f;
     fmt::print("  {:>10} {:3}  {:>12}  {:>8}\n", id,
                isCharacter ? fmt::format("'{}'", static_cast<char>(id)) : "", times,
@@ -228,7 +228,7 @@ void printJson(const TokenFile &file, const Summary &summary) {
   for (size_t i = 0; i < std::min(kMostFrequent, summary.counts.size()); ++i)
     json["most_frequent"].push_back(
         {{"id", summary.counts[i].first}, {"count", summary.counts[i].second}});
-  // The file's name may be invalid UTF-8, which dump() would refuse.
+  // The file's name may be invalid UTF-8, for which dump() would throw an exception.
   fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 

@@ -140,7 +140,7 @@ public:
   // Passes all text received so far to the writer. More documents may follow.
   virtual Result<void> flush() { return {}; }
   TokenFileWriter &file() { return *writer; }
-  // Returns the counts of tokens, and of documents that were left out because they have no tokens.
+  // Returns the numbers of tokens, and of documents left out because they have no tokens.
   virtual EncodedDocuments::Counts counts() const { return {}; }
 
 protected:

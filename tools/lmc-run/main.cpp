@@ -301,7 +301,8 @@ int main(int argc, char **argv) {
       return superviseHere(other.restarts, argc, argv, options);
     if (other.nproc > 1)
       return launchHere(static_cast<int>(other.nproc), argc, argv, options.launch);
-    // A run that a command of the job (monitoring.on_event) starts must not inherit these.
+    // The job's commands (monitoring.on_event) may start runs, which must not inherit these
+    // variables.
     ::unsetenv(kTimeLimitVariable);
     ::unsetenv(kRestartVariable);
     startSignalThread(); // only now: a launcher forks, and must have one thread

@@ -36,8 +36,8 @@ void addJobOptions(Command &command, JobOptions &options) {
                  "shared (default), again, alone");
 }
 
-// Returns a device spec of the command line, after making a path absolute. A relative path starts
-// from the working directory, not from the folder of the TOML file.
+// Returns the device spec that the command line gives. If it is a relative path, makes it absolute:
+// it starts from the working directory, not from the folder of the TOML file.
 static std::string fromHere(const std::string &spec) {
   llvm::SmallString<128> path(spec);
   if (cost::isSpecPath(spec))

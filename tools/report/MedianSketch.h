@@ -20,7 +20,7 @@ public:
     ++total;
   }
 
-  // Returns the lower of the two middle values if their number is even; nothing without values.
+  // For an even number of values, returns the lower of the two middle ones; nothing without values.
   std::optional<double> median() const {
     uint64_t below = 0;
     for (const auto &[index, count] : counts)

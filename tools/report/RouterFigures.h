@@ -19,9 +19,8 @@ public:
   struct Layer {
     int64_t number = 0;
     StepSeries maxLoad; // the share of the busiest expert
-    // Of the latest step, each absent if its line lacks it: the share of the idlest expert, the
-    // entropy in nats, the balancing loss, and the share of choices after a rank's first window of
-    // rows.
+    // Values of the latest step, absent if its line lacks them: the share of the idlest expert, the
+    // entropy in nats, the balancing loss, and the share of late choices (docs/running.md).
     std::optional<double> minLoad, entropy, balanceLoss, late;
   };
 

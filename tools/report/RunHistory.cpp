@@ -203,7 +203,7 @@ void RunHistory::addSlow(StepPart part, double step, double seconds) {
 }
 
 std::vector<SlowStep> RunHistory::slowSteps(StepPart part) const {
-  // Validations, saves and waits for data are rare, so their own medians would say nothing.
+  // Validations, saves and waits for data are rare: the medians of their times would say nothing.
   const double usual = part == StepPart::Compute ? computeSeconds.median().value_or(0) : 0;
   const double least = usual + stepSeconds.median().value_or(0) / 2;
   std::vector<SlowStep> result;

@@ -85,8 +85,8 @@ public:
   RunPosition positionOfStep(double step) const;
   RunPosition positionOfTime(double seconds) const;
 
-  // Returns the steps in which `part` took more than half of the median seconds of a step, slowest
-  // first. The part `Compute` must take its own median in addition.
+  // Returns the steps whose `part` took more than half of the median step time, slowest first. For
+  // Compute, the limit is the median time of Compute plus half of the median step time.
   std::vector<SlowStep> slowSteps(StepPart part) const;
 
   // Returns the events in the order of the file.

@@ -80,7 +80,7 @@ public:
   }
 };
 
-// An error in the value of an option, with a message of this program.
+// An error in the value of an option, whose message comes from this program.
 struct BadValue : CLI::ParseError {
   explicit BadValue(const std::string &message)
       : ParseError("BadValue", message, CLI::ExitCodes::ValidationError) {}

@@ -83,8 +83,8 @@ Result<DocumentTokens> documentTokens(const Tokenizer &tokenizer, const std::str
     *end = {true, tokenizer.endOfDocument()};
   if (!begin->given && tokenizer.beginOfDocument())
     *begin = {true, tokenizer.beginOfDocument()};
-  // If the first token is unknown, documents have none in two cases: the tokenizer itself adds
-  // tokens before them, or a tokenizer_config.json exists but names no bos_token.
+  // If no bos is known, none is written in two cases: the tokenizer itself adds tokens before a
+  // document, or a tokenizer_config.json exists but names no bos_token.
   if (!begin->given && (!tokenizer.before().empty() || hasConfig))
     begin->given = true;
   if (!end->given || (!eod && !end->id))
@@ -107,7 +107,7 @@ Result<DocumentTokens> documentTokens(const Tokenizer &tokenizer, const std::str
   };
   if (begin->id && begin->id != end->id && !has(tokens.before, begin->id))
     tokens.before.insert(tokens.before.begin(), *begin->id);
-  // The tokenizer itself may add the end-of-document token to each document already.
+  // If the tokenizer itself adds the end-of-document token to documents, it is not written again.
   if (!has(tokens.before, end->id) && !has(tokens.after, end->id))
     tokens.between = end->id;
   return tokens;

@@ -15,8 +15,8 @@ enum class InputFormat { Text, JsonLines, Parquet };
 
 // Returns the format of "text", "jsonl" or "parquet". Error: another name.
 Result<InputFormat> parseInputFormat(std::string_view name);
-// Returns the format that an ending implies: .jsonl, .ndjson or .txt, also with .gz or .zst, or
-// .parquet; nullopt for any other.
+// Returns the format that the ending of a path implies: .jsonl, .ndjson or .txt, also with .gz or
+// .zst, or .parquet; nullopt for any other ending.
 std::optional<InputFormat> formatOfName(const std::string &path);
 
 // The maximum bytes of a document for a tokenizer, which needs the whole document in memory.

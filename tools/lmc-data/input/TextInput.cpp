@@ -47,7 +47,7 @@ constexpr Magic kNotText[] = {
     {257, "ustar"sv, "a tar archive"},
 };
 
-// Returns the name of the format, other than text, with whose bytes the file begins; else null.
+// If the file begins with the bytes of a format other than text, returns its name; else null.
 const char *formatThatIsNoText(std::string_view begin) {
   for (const Magic &magic : kNotText)
     if (begin.size() >= magic.offset && begin.substr(magic.offset).starts_with(magic.bytes))
@@ -190,7 +190,7 @@ struct TextInput::State {
     rest = {raw.data(), static_cast<size_t>(file.gcount())};
     bytes += rest.size();
     progress.advance(rest.size());
-    // A std::istream on top of stdio reports a failed read as the end of the file.
+    // std::cin, which is on top of stdio, reports a failed read as the end of the file.
     if (file.bad() || (&file == &std::cin && std::ferror(stdin)))
       return machineError("{}: cannot read after byte {}: {}", name, bytes, std::strerror(errno));
     return {};

@@ -23,8 +23,8 @@ public:
 
   const std::string &target() const { return path; } // PATH
   std::string nameOf(const std::string &file) const;
-  // Removes the files that an interrupted process has left. Error, without removing anything: the
-  // folder holds another file.
+  // Removes the files that an interrupted process has left. If the folder holds another file,
+  // removes nothing and returns an Error.
   Result<void> empty() const;
   // Removes the folder with all its contents. The lock stays.
   void remove();

@@ -28,7 +28,7 @@ public:
     // The value of LmcTokenHeader::tokenizer. If it is not 0, `bytesOfTokens` must be set.
     uint64_t tokenizer = 0;
   };
-  // The data that are on the disk when save() has returned.
+  // Describes the data that are on the disk when save() has returned.
   struct Saved {
     uint64_t tokens = 0, documents = 0;
     std::string hash; // the state of the checksum, in hexadecimal

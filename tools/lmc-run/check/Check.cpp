@@ -199,7 +199,7 @@ private:
         formatBytes(need),
         perNode > 1 ? fmt::format(" for {} ranks of a machine", perNode) : std::string(),
         formatBytes(free.bytes), free.source);
-    // The run needs more memory than the arenas: batches, buffers of files and the programs.
+    // Besides the arenas, the run needs memory for batches, buffers of files and the programs.
     if (need > free.bytes)
       findings.add({"memory", Severity::Error,
                     text + ": end other programs, or compile with a smaller memory_budget or "

@@ -120,7 +120,7 @@ public:
     for (int64_t starts = 0;; ++starts) {
       const bool recorded = recordOf(s.out) != before;
       LMC_LET(end, runOnce(recorded ? s.again : s.command, starts));
-      // The ranks may still save, and write to the same logs as record().
+      // Waits, because the ranks may still save, and may write to the same logs as record().
       if (mayPass(*end) && !asked)
         awaitRanks();
       const uint64_t step = newestStep(s.out);

@@ -113,7 +113,8 @@ private:
     ::_exit(1);
   }
 
-  // Waits at most half a second, and handles signals, output and ends of ranks, and the time limit.
+  // Waits at most half a second for signals, the ranks' output or the end of a rank. Handles these,
+  // and the time limit.
   void serve() {
     std::vector<pollfd> waits = {{signals.descriptor(), POLLIN, 0}};
     for (const Rank &rank : ranks)
@@ -199,8 +200,8 @@ private:
   const std::vector<std::string> &command;
   const double secondsToEnd;
   std::optional<Clock::time_point> end;  // time at which ranks that still run are killed
-  std::optional<int> cause, consequence; // exit codes of the first rank that failed by itself, and
-                                         // of the first that failed because of another
+  // Exit codes: of the first rank that failed by itself, and that failed because of another rank.
+  std::optional<int> cause, consequence;
 };
 
 } // namespace

@@ -1,4 +1,4 @@
-// The clock by which monitors repeat what has failed. Tests replace it.
+// The clock by which monitors wait before they retry what has failed. Tests replace it.
 #pragma once
 
 #include <chrono>

@@ -21,8 +21,8 @@ public:
                                const std::vector<std::string> &environment, int input,
                                const std::string &output);
 
-  // If the program has ended, returns its exit code, or 128 + the number of its signal. Must be
-  // called until then.
+  // If the program has ended, returns its exit code, or 128 + the number of the signal that ended
+  // it. Must be called until it returns a number.
   std::optional<int> ended();
 
 private:

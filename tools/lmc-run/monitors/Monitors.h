@@ -1,9 +1,9 @@
-// Monitors, by which a user watches a run: TensorBoard, W&B, Prometheus, and a command for events.
-// Only the first rank has them.
+// Monitors show a run to the user: TensorBoard, W&B, Prometheus, and a command for events. Only the
+// first rank has monitors.
 //
-// No monitor stops a run. What fails is tried again later; only the first of consecutive failures
-// gives a warning. A run never waits for a program or for the network, but it waits for the files
-// of TensorBoard and Prometheus.
+// No monitor stops a run. A monitor that fails tries again later; only the first of consecutive
+// failures gives a warning. A run never waits for a program or for the network, but it waits for
+// the files of TensorBoard and Prometheus.
 #pragma once
 
 #include "ground/config/Config.h"
