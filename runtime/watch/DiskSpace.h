@@ -37,7 +37,7 @@ Result<DiskNeed> diskNeed(const Session &session, const RunOptions &options,
 std::string nearestFolder(const std::string &given);
 
 // Compares the needed space with `free` bytes on the disk of `place`. Error: the next checkpoints
-// do not fit. Warning: these fit, but not all files of the rest of the run.
+// do not fit. Warning: these fit, but not all files that the run still writes.
 Finding judgeDisk(const DiskNeed &need, uint64_t free, const std::string &place);
 
 // Returns the number of folders in OUT/checkpoints that have the name of a checkpoint.

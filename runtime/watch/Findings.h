@@ -27,7 +27,7 @@ public:
   void ok(const std::string &check, const std::string &text);
   void warning(const std::string &check, const std::string &text);
   void error(const std::string &check, const std::string &text);
-  // Skips the finding if another one of its severity ends with its text, as "rank 1: TEXT" does.
+  // Adds a finding. Skips it if the text of another one of its severity ends with its text.
   void add(Finding finding);
 
   bool has(Severity severity) const;

@@ -38,7 +38,7 @@ private:
 
 } // namespace
 
-// Plans for GPUs have no such watch: the host's thread does not show how long a GPU computes.
+// Plans for GPUs do not have this watch: the host cannot see how long a GPU is busy.
 Result<std::unique_ptr<Watch>> watchSlowRanks(const WatchedRun &run) {
   if (!plan::computesOnHost(**run.session.plan))
     return noWatch();

@@ -80,7 +80,7 @@ public:
   }
 
 private:
-  // Each step has a Moment. A Sample is rarer (kSampleSeconds), because it reads files in /proc.
+  // Each step has a Moment, but not each has a Sample, because a Sample reads files in /proc.
   struct Moment {
     int64_t step = 0;
     double time = 0; // seconds

@@ -20,7 +20,7 @@ static constexpr double kRounding = 1e-5, kCodeRounding = 0.1;
 
 namespace {
 
-// A rank's parts of a parameter and of its moments. Only 8-bit moments have scales; else null.
+// A rank's parts of a parameter and its moments. Without 8-bit moments, the scales are null.
 struct ParameterParts {
   const SnapshotPart *weights = nullptr;
   const SnapshotPart *moment1 = nullptr, *moment2 = nullptr;

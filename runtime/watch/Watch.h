@@ -46,8 +46,7 @@ class Watch {
 public:
   virtual ~Watch() = default;
 
-  // Are called at the start: the first after a random initialization, the second if the user has
-  // changed a setting.
+  // Are called at the start: the first for new random weights, the second for a changed setting.
   virtual void expectFreshWeights() {}
   virtual void expectChange() {}
   // stateKey() names the watch's state in a checkpoint; nullptr: there is none. state() returns all

@@ -93,7 +93,7 @@ private:
   }
 };
 
-// Identifies a document in 8 bytes, by the number of its file and its position in the file.
+// Identifies a document in 8 bytes, by the index of its file and by its position in the file.
 struct DocumentKey {
   uint64_t file : 24;
   uint64_t at : 40;

@@ -65,8 +65,7 @@ public:
     Findings findings;
     uint64_t texts = 0; // that are remembered
   };
-  // Creates FOLDER/texts, to which save() writes hashes. save() needs a call of this or of
-  // resume().
+  // Creates FOLDER/texts, to which save() appends. Before save(), call this or resume().
   Result<void> keepIn(const std::string &folder);
   Result<Saved> save();
   // Continues from `saved` and FOLDER/texts, both of an interrupted process. `before`: the files

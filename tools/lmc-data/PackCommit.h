@@ -25,9 +25,9 @@ using PartialFolders = std::vector<std::shared_ptr<PartialFolder>>;
 Result<void> commitPack(const PartialFolders &folders, const std::vector<Rename> &renames,
                         const FinishedPack &pack);
 
-// Completes a commitPack() that was interrupted and has a record in `folder`. Empties the folder. A
-// file that another pack has written since stays. Returns nullopt if there is no record. Errors:
-// publish() fails, or the record is damaged.
+// Completes a commitPack() that was interrupted and has a record in `folder`. Empties the folder.
+// Leaves a file as it is if another pack has written it since. Returns nullopt if there is no
+// record. Errors: publish() fails, or the record is damaged.
 Result<std::optional<FinishedPack>> completePack(PartialFolder &folder);
 
 } // namespace lmc

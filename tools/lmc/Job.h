@@ -37,7 +37,7 @@ Result<std::vector<Config>> readPhases(const std::string &path, const JobOptions
 // Sets the compile options that `from` has, with the defaults of the job's target.
 void setCompileOptions(const JobOptions &from, const Config &config, CompileOptions &to);
 
-// Returns an MLIR context with lmc's dialects that uses one thread.
+// Returns an MLIR context with lmc's dialects, which may use several threads.
 std::unique_ptr<mlir::MLIRContext> makeContext();
 
 struct CompiledPhases {

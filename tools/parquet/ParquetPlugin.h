@@ -25,7 +25,7 @@ struct ParquetPlugin {
 };
 
 inline constexpr uint32_t kParquetPluginVersion = 1;
-// The name of the function that returns the table: const ParquetPlugin *lmcParquetPlugin().
+// The name of the function that returns the plug-in: const ParquetPlugin *lmcParquetPlugin().
 inline constexpr char kParquetPluginEntry[] = "lmcParquetPlugin";
 inline constexpr char kParquetPluginFile[] = "liblmc-parquet.so";
 

@@ -244,7 +244,7 @@ ordered_json runJson(const RunHistory &run, const std::string &name) {
   return json;
 }
 
-// Returns a name for each run: the last part of its path, or the whole path if others share that.
+// Returns a name for each run: the last part of its path or, if runs share that, the whole path.
 std::vector<std::string> namesOf(const std::vector<RunHistory> &runs) {
   std::vector<std::string> names;
   for (const RunHistory &run : runs) {
@@ -264,7 +264,7 @@ std::vector<std::string> namesOf(const std::vector<RunHistory> &runs) {
   return names;
 }
 
-// Returns the settings that differ between runs, of the runs that recorded their settings.
+// Returns the settings that differ between the runs that have recorded their settings.
 ordered_json differencesJson(const std::vector<RunHistory> &runs) {
   std::set<std::string> keys;
   for (const RunHistory &run : runs)

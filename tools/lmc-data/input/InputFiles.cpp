@@ -186,8 +186,7 @@ Result<void> readInputs(const std::vector<std::string> &paths,
   for (size_t i = first; i < paths.size(); ++i) {
     auto read =
         readDocuments(paths[i], options, receiver, progress, i == first ? from : DocumentPlace());
-    // Reports a change of the file first, because the change may be the cause of an error in
-    // `read`.
+    // Reports a change of the file first: the change may be the cause of an error in `read`.
     LMC_TRY(checkUnchanged(paths[i], stamps[i]));
     LMC_TRY(read);
   }

@@ -65,8 +65,8 @@ Result<PairSpeeds> measurePairs(World &world, int ranksPerNode, double seconds);
 constexpr double kSlow = 2;
 
 struct SlowLink {
-  // The slow ranks of the link's two ends, each on one node. `to` is empty for ranks that are slow
-  // with all others.
+  // The slow ranks at each end of the link; an end is one node. If `to` is empty, the ranks `from`
+  // are slow with all others.
   std::vector<int> from, to;
   double seconds = 0; // time of the slowest of them (PairSpeed::seconds())
   double usual = 0;   // median time of the others, for comparison
@@ -74,8 +74,8 @@ struct SlowLink {
 
 // Returns the slow ranks and links of `pairs`, which are all within nodes or all across nodes.
 // Ranks are compared with the median rank, and pairs without a slow rank with the median of such
-// pairs. A rank's time is that of its fastest pair, so one slow link does not make both ends look
-// slow. The slow ranks of a node, or the slow pairs of the same two nodes, are one SlowLink.
+// pairs. A rank's time is that of its fastest pair: one slow link does not make both ends look
+// slow. The slow ranks of a node, or slow pairs of the same two nodes, are one SlowLink.
 std::vector<SlowLink> slowLinks(const std::vector<PairSpeed> &pairs, int ranksPerNode);
 
 } // namespace lmc

@@ -7,7 +7,7 @@
 
 namespace lmc {
 
-// The seconds that a preflight measures. Links of less than about 1 Mbit/s take longer.
+// A preflight takes about this many seconds, or longer for links of less than about 1 Mbit/s.
 constexpr double kPreflightSeconds = 5;
 
 // Measures the axes of the plan's mesh, every two ranks of a node, and every two nodes. Prints the

@@ -25,8 +25,8 @@ private:
   int fd = -1;
 };
 
-// Gives this new process its own process group, so that a terminal's Ctrl-C does not reach it
-// twice, and a SIGTERM when its parent dies. Ends it if `parent` is no longer its parent.
+// Moves this new process to its own process group, so that a terminal's Ctrl-C does not reach it
+// twice. It gets a SIGTERM when its parent dies, and ends if `parent` is no longer its parent.
 void followParent(int parent);
 
 } // namespace lmc

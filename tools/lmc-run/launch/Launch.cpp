@@ -113,8 +113,7 @@ private:
     ::_exit(1);
   }
 
-  // Waits at most half a second for signals, the ranks' output or the end of a rank. Handles these,
-  // and the time limit.
+  // Handles signals, the ranks' output, ended ranks, and the time limit. Waits at most 0.5 s.
   void serve() {
     std::vector<pollfd> waits = {{signals.descriptor(), POLLIN, 0}};
     for (const Rank &rank : ranks)

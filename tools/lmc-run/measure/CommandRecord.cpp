@@ -58,7 +58,7 @@ double defaultTolerance(const plan::Plan &plan) {
 }
 
 // Moves commands from `from` to `ended` that have ended once `command` has: those up to `command`
-// on its stream. If it is a collective, does the same for the command in its Collective.after.
+// on its stream. If `command` is a collective, does the same for the command Collective.after.
 void addEnded(const plan::Function &function, int64_t command, std::vector<uint32_t> &from,
               std::vector<uint32_t> &ended) {
   if (command < 0)
