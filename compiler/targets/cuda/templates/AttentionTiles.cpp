@@ -35,8 +35,8 @@
 //              L2 cache
 //   threads    exponentials and instructions, one after the other
 // All warps copy here. FlashAttention-3 gets slower by a factor of 661/570 on an H100 if no warp is
-// reserved for copies (Shah et al., arXiv:2407.08608, table 2). The model uses this factor
-// unmeasured.
+// reserved for copies (Shah et al., arXiv:2407.08608, table 2). This factor was
+// not measured here.
 #include "compiler/targets/cuda/templates/AttentionTemplates.h"
 
 #include "llvm/ADT/STLExtras.h"
