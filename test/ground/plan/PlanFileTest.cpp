@@ -745,6 +745,11 @@ TEST(PlanFile, ChecksTheMeaning) {
       {[&](auto &p) { body(p, 0).Set(collective(plan::CollectiveKind::AllReduce, p)); },
        "it sums in two places"},
       {[&](auto &p) {
+         body(p, 0).Set(collective(plan::CollectiveKind::AllGather, p));
+         body(p, 0).AsCollective()->x = 99;
+       },
+       "operand x does not exist"},
+      {[&](auto &p) {
          p.shard_ranks = p.devices_per_node = 2;
          p.batch->ranks = 2;
          p.batch->global_batch_size *= 2;
