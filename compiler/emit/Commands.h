@@ -18,14 +18,14 @@ struct PlanNumbers {
   llvm::StringMap<uint32_t> kernels; // by the kernel's symbol
   // The other fields are about the function whose commands are emitted.
   llvm::DenseMap<mlir::Value, uint32_t> slices;
-  // Per slice: the command index of the async collective that writes it, until a command waits.
+  // For each slice that an async collective is writing: the index of this command.
   llvm::DenseMap<mlir::Value, uint32_t> started;
   // True if async collectives along the axis `replicate` have a stream of their own.
   bool hasTwoCollectiveStreams = false;
 };
 
-// Returns the table of `command`, with the kernels that `code` launches for it. Reports an error if
-// the op is not a command.
+// Returns the plan file's table for `command`. `code` has the kernels that the command launches.
+// Reports an error if the op is not a command.
 mlir::FailureOr<std::unique_ptr<plan::CommandT>>
 emitCommand(mlir::Operation &command, const PlanNumbers &numbers, const codegen::TargetCode &code);
 

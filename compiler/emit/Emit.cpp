@@ -25,7 +25,7 @@ std::string fileOf(const fb::PlanT &plan) {
   return bytes;
 }
 
-// Returns the name of the parameter of which the variable `name`, of kind `kind`, is the state.
+// Returns the parameter's name. `name` is the name of its gradient or moment, of kind `kind`.
 std::string parameterOf(StringRef name, lm::VariableKind kind) {
   return name.drop_back(lm::stateName("", kind).size()).str();
 }
@@ -193,8 +193,8 @@ private:
     }
   }
 
-  // Returns the index of the kernel that writes a variable's initial values; -1: none is needed.
-  // Adds its traffic to initializerBytes. A copy reads elements of type `source`.
+  // Returns the index of the kernel that writes a variable's initial values, or -1 if none is
+  // needed. Adds the kernel's traffic to initializerBytes. A copy reads elements of type `source`.
   FailureOr<int32_t> initializerKernel(lm::InitAttr init, RankedTensorType type, Type source) {
     FailureOr<std::optional<codegen::TargetCode::Initializer>> launch =
         code.initializer(init, type, source);
@@ -208,7 +208,7 @@ private:
     return int32_t((*launch)->kernel);
   }
 
-  // `variable` is this rank's piece of several tensors. Adds these; they share the piece's slice.
+  // `variable` is this rank's piece of several tensors. Adds each tensor, with the piece's slice.
   void addSharded(plan_ir::VariableOp variable) {
     for (auto tensor : variable.getShardedAttr().getAsRange<lm::ShardedAttr>()) {
       auto entry = variableOf(variable, tensor.getName().str(),
@@ -338,7 +338,7 @@ private:
     entry->peak_workspace_bytes = function.getPeakBytes();
     int index = int(plan.functions.size());
     numbers.slices.clear();
-    // Equal views become one slice.
+    // Views of a variable with the same offset, rows, pitch and type share one slice.
     std::map<std::tuple<uint32_t, int64_t, int64_t, int64_t, const void *>, uint32_t> known;
     for (Operation &op : function.getBody().front()) {
       if (auto slice = dyn_cast<plan_ir::SliceOp>(op)) {

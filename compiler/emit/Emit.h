@@ -26,13 +26,13 @@ struct PlanDetails {
   std::optional<ModelCounts> counts; // if absent, the plan states zeros
   uint64_t memoryBudget = 0;                 // bytes; 0: none
   nlohmann::json reports = nlohmann::json::object(); // the reports by name: "recompute", "fusion"
-  // If true, only the bytes and times of the plan are needed. It then has no settings, variables,
-  // texts of kernels or fingerprint.
+  // If true, only the bytes and times of the plan are needed. The plan then has no settings,
+  // variables, kernel texts or fingerprint.
   bool onlyMeasures = false;
-  // The link rates that the predictions assume; empty for one rank and without a spec.
+  // The link rates behind the predicted times. Empty if there is one rank or no device spec.
   std::vector<plan::LinkT> links;
   std::vector<plan::AxisSpeedT> axisSpeeds;
-  // Predicted seconds, indexed by function and command of the plan; empty if unknown.
+  // Predicted seconds: seconds[f][c] is for command c of function f. Empty if unknown.
   std::vector<std::vector<double>> seconds;
 };
 
@@ -47,8 +47,8 @@ inline PlanDetails measuredDetails() {
 mlir::LogicalResult emitPlan(mlir::ModuleOp module, const Config &config,
                              const PlanDetails &details, std::string &bytes);
 
-// Joins the plans of a run's training phases: returns the first plan file with all others inside it
-// (TrainingPhase of ground/plan/plan.fbs). `plans` has one plan file for each entry of `phases`.
+// Joins the plans of a run's training phases. Returns the first plan file, which then contains all
+// other plan files (TrainingPhase of ground/plan/plan.fbs). `plans` has a plan file per phase.
 std::string joinPhases(const std::deque<PhaseConfig> &phases,
                        const std::vector<std::string> &plans);
 

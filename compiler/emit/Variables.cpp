@@ -78,8 +78,8 @@ SmallVector<NamedRows> lmc::namedRows(plan_ir::VariableOp variable, const Symbol
     return {{variable.getSymName().str(), variable.getParameter().value_or("").str(), type, 0,
              variable.getInit()}};
   bool own = owner == variable;
-  // The scales of a parameter's moments may have fewer rows than the parameter. A named part has
-  // the same fraction of the rows of both.
+  // A parameter may have more rows than the scales of its moments. Then a part with 1/4 of the
+  // parameter's rows has 1/4 of the scales' rows.
   int64_t ownerRows = cast<RankedTensorType>(owner.getType()).getDimSize(0);
   SmallVector<NamedRows> rows;
   int64_t first = 0;
@@ -108,7 +108,7 @@ static bool isSaved(lm::VariableKind kind) {
 
 std::string lmc::modelFingerprint(ModuleOp module, StringRef job) {
   SymbolTable symbols(module);
-  // Sorted lines with the names in checkpoints do not depend on how passes merged the variables.
+  // The lines are sorted, because the order of variables depends on which of them passes merged.
   std::vector<std::string> lines;
   for (auto variable : module.getOps<plan_ir::VariableOp>())
     if (isSaved(variable.getKind()) && !variable.getAnonymous())

@@ -9,7 +9,7 @@
 
 namespace lmc {
 
-// Rows of a variable, with the name that checkpoints give them.
+// Some rows of a variable, and the name that these rows have in checkpoints.
 struct NamedRows {
   std::string name, parameter; // `parameter` as in plan::VariableT
   mlir::RankedTensorType type;
@@ -25,7 +25,7 @@ llvm::SmallVector<NamedRows> namedRows(plan_ir::VariableOp variable,
 // Returns the dtype of an element type. Reports an error at `op` if plans have no such dtype.
 mlir::FailureOr<plan::DType> dtypeOf(mlir::Operation *op, mlir::Type element);
 
-// A value of these enums has the same number in the dialects and in the plan file, plus an offset.
+// The numbers of these enums in the plan file are their numbers in the dialects plus a constant.
 inline plan::Category categoryOf(plan_ir::Category category) {
   return plan::Category(unsigned(plan::Category::Activations) + unsigned(category));
 }
@@ -38,8 +38,8 @@ plan::Category categoryOf(lm::VariableKind kind);
 // Does not set the initializer's kernel.
 std::unique_ptr<plan::InitializerT> initializerOf(lm::InitAttr init);
 
-// Returns a hash (16 hexadecimal digits) that is equal for a checkpoint and a plan that belong
-// together. It covers the names, shapes and dtypes of all parameters and moments, and `job`.
+// Returns a hash (16 hexadecimal digits) of `job` and of the names, shapes and dtypes of all
+// parameters and moments. A plan can use a checkpoint only if both have the same hash.
 std::string modelFingerprint(mlir::ModuleOp module, llvm::StringRef job);
 
 } // namespace lmc

@@ -1,5 +1,5 @@
-// Writes the extracted programs of commands. The text in compiler/extract/text that has the
-// command's name checks the results.
+// Writes the extracted programs of commands. A file of compiler/extract/text with the command's
+// name checks the results.
 #include "compiler/extract/Program.h"
 #include "ground/plan/Operands.h"
 
@@ -18,7 +18,7 @@ namespace {
 constexpr const char *kFused = "-std=c++17 -O2 -fmad=true";
 
 // A program for a command whose kernels are templates (ground/plan/commands.toml). Its traffic is
-// the sum of the bytes of the tensors that it adds, without the workspace.
+// the number of bytes of all tensors that this class adds. The workspace does not count.
 class TableProgram : public CommandProgram {
 public:
   TableProgram(const plan::Plan &plan, const plan::Command &command, StringRef main)
@@ -28,7 +28,7 @@ public:
     program.options = kFused;
   }
 
-  // Adds an input; `slice` is -1 if the command has none. Indices are random below `bound`.
+  // Adds an input. `slice` is -1 if the command lacks it. Integers are random below `bound`.
   void input(StringRef name, int64_t slice, uint64_t bound = 1) {
     add(name, slice, true, int64_t(bound));
     count(slice);
@@ -43,8 +43,8 @@ public:
     exact(name, slice);
     program.arrays.back().allowRoundingTo(program.arrays.back().type);
   }
-  // Adds a result whose elements are sums of many products. With `accumulates`, the sums are added
-  // to random initial values.
+  // Adds a result whose elements are sums of many products. If `accumulates` is true, the kernel
+  // adds the sums to random initial values.
   void sumOfProducts(StringRef name, uint32_t slice, bool accumulates = false) {
     result(name, slice);
     Array &sum = program.arrays.back();
@@ -95,8 +95,8 @@ void complete(TableProgram &made, const plan::ExpertLinearGrad &op) {
   made.program.flops = flopsOf(op);
 }
 
-// A program for a kernel of a matrix product with SwiGLU. If `whole` is true, the kernel computes
-// both. Otherwise, it computes SwiGLU after a library's product.
+// A program for a kernel of SwiGLU after a matrix product. If `whole` is true, the kernel also
+// computes the product. Otherwise a library has computed it.
 class SwigluProgram : public CommandProgram {
 public:
   SwigluProgram(const plan::Plan &plan, const plan::Gemm &product, StringRef main, bool whole)
@@ -109,7 +109,7 @@ public:
     constant("int64_t", "Inner", Twine(product.k()));
   }
 
-  // Adds the factors of the product, which are read only by a kernel that computes the product.
+  // Adds the factors of the product. Only a kernel that computes the product reads them.
   void operands(StringRef left, const plan::Gemm &product, bool whole) {
     add(left, whole ? int64_t(product.a()) : -1, true);
     add("weight", whole ? int64_t(product.b()) : -1, true);

@@ -12,8 +12,8 @@ using llvm::StringRef;
 
 namespace lmc::extract {
 
-// Returns runtime/step/NormalStream.cpp in a namespace of its own, because the device library has
-// functions with the same names.
+// Returns the text of runtime/step/NormalStream.cpp inside a namespace, because the device library
+// has functions with the same names.
 static std::string cpuNormals() {
   std::string includes = "#include <array>\n", body;
   SmallVector<StringRef> lines;

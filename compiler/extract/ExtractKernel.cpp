@@ -81,8 +81,8 @@ static llvm::Expected<Program> programOf(const plan::Kernel &kernel, MLIRContext
 
 //===-- Any kernel --------------------------------------------------------------------------===//
 
-// Returns the program for the first command that launches the kernel, or else for the variable
-// whose initial values it writes.
+// Returns the program for the first command that launches the kernel. If no command does, the
+// program is for the variable whose initial values the kernel writes.
 static llvm::Expected<Program> templateOf(const plan::Plan &plan, uint32_t kernel) {
   for (const plan::Function *function : *plan.functions())
     for (const plan::Command *command : *function->commands())

@@ -118,7 +118,7 @@ std::string Printer::constant(Attribute value) {
 }
 
 static std::string compared(arith::CmpFPredicate predicate, StringRef a, StringRef b) {
-  // An unordered comparison (true if an operand is NaN) negates the opposite ordered comparison.
+  // An unordered comparison is true if an operand is NaN. So "a < b or unordered" is !(a >= b).
   static constexpr const char *texts[] = {
       "false",                      // AlwaysFalse
       "({0} == {1})",               // OEQ
@@ -150,7 +150,7 @@ static std::string compared(arith::CmpIPredicate predicate, StringRef a, StringR
                  signs[size_t(predicate)], b);
 }
 
-// Prints the conversion of a 64-bit integer to `type` and back, which wraps on overflow.
+// Prints the conversion of a 64-bit integer to `type` and back. It wraps like a cast in C++.
 static std::string wrapped(Type type, const llvm::Twine &value) {
   if (type.isInteger(8))
     return ("int64_t(int8_t(" + value + "))").str();
@@ -325,7 +325,7 @@ void Printer::reduction(OpResult tensor, linalg::GenericOp generic) {
   function(tensor, code + formatv("    return {0}[flat] = acc;\n", memo).str());
 }
 
-// Prints the function of a tensor.insert_slice: an element is of the inserted part or of the rest.
+// Prints the function of a tensor.insert_slice. It returns an element of the inserted tensor if the
 void Printer::part(tensor::InsertSliceOp insert) {
   SmallVector<std::string> inside, indices;
   llvm::SmallBitVector dropped = insert.getDroppedDims();
@@ -452,7 +452,7 @@ FloatType precisionOf(Value result) {
       continue; // also visits the start value if the body reads it
     }
     auto type = dyn_cast<FloatType>(value.getType());
-    // Constants and inputs are rounded equally in the kernel and in the reference.
+    // Constants and inputs do not count: the kernel and the reference round them in the same way.
     if (type && !isa<arith::ConstantOp, tensor::ExtractOp>(op) && (!least || type.getWidth() < least.getWidth()))
       least = type;
     work.insert(op->operand_begin(), op->operand_end());

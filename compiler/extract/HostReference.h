@@ -15,11 +15,11 @@ namespace lmc {
 // arrays[i] (compiler/extract/text/harness.cu). Error: an op that kernels may not contain.
 llvm::Expected<std::string> hostReference(kern::KernelOp kernel);
 
-// Returns an exclusive upper limit for the random values of integer inputs. It is the smallest
-// extent of a dimension that an integer input indexes, or else the largest extent of any input.
+// Returns an exclusive upper limit for the random values of integer inputs. It is the smallest size
+// of a dimension that has an index from memory. Without such an index, it is the largest size.
 int64_t integerBound(kern::KernelOp kernel);
 
-// Returns true if random values of the input must be positive: a scalar, or scales of 8-bit codes.
+// Returns true for inputs with positive random values: float scalars, and scales of 8-bit codes.
 bool isPositive(mlir::BlockArgument input);
 
 // Returns the least precise type to which any value between the inputs and `result` is rounded.

@@ -125,8 +125,8 @@ std::string Program::print(const plan::Plan &plan, StringRef name,
                            ArrayRef<cost::KernelCost> costs) const {
   std::string arch = plan.target()->str();
   arch.erase(0, arch.find("sm_") + 3);
-  // With -arch, nvcc would also compile for the family of the architecture, which takes a third
-  // longer and makes code that never runs.
+  // With -arch instead of -gencode, nvcc would also make code for the architecture's family. That
+  // code never runs, and the compile would take a third longer.
   return formatv("// {0}, out of a plan for sm_{1}, with a check and a bench.\n"
                  "//   nvcc {2} -gencode=arch=compute_{1},code=sm_{1} {0}.cu -o {0} && ./{0}\n"
                  "// With the argument hold it runs for four seconds, with any other it only checks.\n\n",

@@ -21,8 +21,8 @@ template <typename... Args> llvm::Error fail(const char *format, Args &&...args)
   return llvm::createStringError(llvm::formatv(format, std::forward<Args>(args)...).str());
 }
 
-// Returns a text of compiler/extract/text by its file name without the extension; "NormalStream" is
-// runtime/step/NormalStream.cpp.
+// Returns the text of the file STEM in compiler/extract/text, without its extension. "NormalStream"
+// stands for runtime/step/NormalStream.cpp.
 std::string textOf(llvm::StringRef stem);
 bool hasText(llvm::StringRef stem);
 
@@ -79,7 +79,7 @@ public:
   // `slice` is negative (absent).
   void add(llvm::StringRef name, int64_t slice, bool isInput, int64_t bound = 1);
   void add(Array array);
-  // Returns the program that launches all kernels of `command`, or only launch number `only`.
+  // Returns the program that launches all kernels of `command`, or only launch `only`.
   llvm::Expected<Program> launching(const plan::Command &command,
                                     std::optional<size_t> only = std::nullopt);
   // Defines the constant kNAME of the program, with the first letter of `name` in upper case.
@@ -92,8 +92,8 @@ private:
   llvm::DenseMap<uint32_t, size_t> arrayOf; // index of the array for each slice
 };
 
-// Returns the program for the kernels of `command`, whose contents are `op`. It has all launches of
-// the command. If each launch is another way to compute the command, it has only number `launch`.
+// Returns the program for the kernels of `command`, whose contents are `op`. Some commands have
+// several alternative launches: the program then has only the launch with index `launch`.
 #define LMC_DECLARE(Name)                                                                          \
   llvm::Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,          \
                                     const plan::Name &op, size_t launch);

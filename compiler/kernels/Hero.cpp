@@ -15,7 +15,7 @@ namespace lmc::codegen {
 namespace {
 
 // The work of one call of a CPU kernel: elements of a flat kernel, columns of a column reduction,
-// or bytes that rows touch. It fits a private cache, and takes far longer than a call (1 us).
+// or bytes of rows. It fits a private cache. It takes much longer than the call itself (1 us).
 constexpr int64_t kFlatChunk = 16384;
 constexpr int64_t kColumnChunk = 64;
 constexpr uint64_t kRowChunkBytes = 48 << 10;
@@ -78,8 +78,8 @@ std::string shapeText(ArrayRef<int64_t> shape) {
 
 bool hasReduction(linalg::GenericOp op) { return op.getNumReductionLoops() > 0; }
 
-// The loops of a sum over blocks of rows: (outer..., block, index within the block, further...,
-// column). The sum is over the loops between `block` and `column`.
+// The loops of a sum over blocks of rows: (outer dimensions, block, index within the block, further
+// row dimensions, column). The loops between `block` and `column` are summed.
 struct BlockLoops {
   SmallVector<int64_t> domain; // extents as without the split into blocks
   unsigned block = 0; // number of the loop `block`; the next loop is the index within the block
@@ -292,8 +292,8 @@ private:
     FailureOr<ValueFacts> result = visit(yielded, point);
     if (failed(result))
       return failure();
-    // If a value does not vary along the innermost dimension, the kernel loads its inputs and
-    // computes it as soon as the passes that it depends on are done.
+    // A value that does not vary along the innermost dimension is computed early: the kernel loads
+    // its inputs and computes it right after the passes that it depends on.
     if (!result->innermost) {
       execute(*result, result->pass);
       result->accesses.clear();
@@ -392,7 +392,7 @@ private:
     return result;
   }
 
-  // Visits a sum over blocks of R rows. Row r of the domain is row r mod R of block r floordiv R.
+  // Visits a sum over blocks of R rows. Row r of the domain is in block floor(r / R).
   FailureOr<ValueFacts> visitBlockSum(OpResult value, unsigned output) {
     auto generic = cast<linalg::GenericOp>(value.getOwner());
     generics.insert(generic);
@@ -513,8 +513,7 @@ private:
     return success();
   }
 
-  // Adds the parts of result number `number`. Fails unless each has a shape that the hero can
-  // store.
+  // Adds the parts of result `number`. Fails if the hero cannot store the shape of a part.
   LogicalResult addOutputs(unsigned number) {
     SmallVector<kern::ResultPart> parts =
         kern::partsOfResult(body.getTerminator()->getOperand(number));
@@ -708,7 +707,7 @@ llvm::Expected<KernelShape> analyze(kern::KernelOp kernel) {
   return shapeOf(analyzeKernel(kernel));
 }
 
-// If an argument has a pitch, its rows are `run` elements long.
+// An argument's pitch is the distance of its rows, which have `run` elements each.
 int64_t RegionInfo::strideOf(unsigned argument, RankedTensorType type, unsigned dim) const {
   const int64_t stride = llvm::product_of(type.getShape().drop_front(dim + 1));
   if (argument >= argPitches.size() || argPitches[argument] == 0)
@@ -721,13 +720,13 @@ bool canEmit(kern::Hero hero, Block &body) {
   return !llvm::errorToBool(analyzeRegion(hero, body).takeError());
 }
 
-// Returns true if `access` reads each element before the kernel stores this element of `output`.
+// Returns true if `access` reads an element before the kernel writes this element in `output`.
 static bool readsBefore(const RegionInfo &info, const Access &access, const Output &output) {
   if (!llvm::is_contained(access.dynamic, true) && access.point == output.place)
     return true;
-  // In a row reduction, an access that does not vary along the row comes before the pass that
-  // writes the row. So it may read any element of the row. In other kernels this is not safe,
-  // because several unsynchronised threads of a GPU share a row.
+  // In a row reduction, loads that do not vary along the row come before the pass that writes the
+  // row. So they may read any element of the row. Other kernels may read an element too late:
+  // several threads of a GPU share a row there, without synchronisation.
   unsigned n = info.shape.domain.size();
   if (info.hero != kern::Hero::RowReduction || output.place != output.point ||
       !info.coversDomain(output) || access.point.isFunctionOfDim(n - 1))

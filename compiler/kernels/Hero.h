@@ -47,7 +47,7 @@ struct KernelShape {
   uint64_t readBytes = 0, writtenBytes = 0, flops = 0;
 };
 
-// Returns the shape of `body` under `hero`, or an error that says why there is no such kernel.
+// Returns the launch and cost of a kernel that computes `body`, or an error if `hero` cannot do so.
 llvm::Expected<KernelShape> analyze(kern::Hero hero, mlir::Block &body);
 
 // Returns the shape of a kernel. Its arguments may be matrices with padding between the rows.
@@ -78,9 +78,9 @@ struct Computed {
   unsigned pass;
 };
 
-// A result that sums over blocks of consecutive rows. Its linalg.generic has the loops of the
-// domain, but one outer dimension is split in two: (block, index within the block). For the domain
-// (rows, columns), these are (block, row of the block, column); the second loop is reduced.
+// A result that sums over blocks of R consecutive rows. Its linalg.generic has one loop more than
+// the domain. For the domain (rows, columns), the loops are (block, row of the block, column), and
+// the second loop is reduced.
 struct BlockSum {
   Reduction sum;         // the reduction: its `init` is a scalar, and its `pass` computes the term
   mlir::AffineMap loops; // domain -> loops of `term`
@@ -108,16 +108,16 @@ struct RegionInfo {
   llvm::SmallVector<Reduction> reductions;
   llvm::SmallVector<BlockSum> blockSums;
   llvm::SmallVector<Computed> outerValues;
-  // In the order of kern.yield; the parts of a result in order of insertion.
+  // Ordered as the operands of kern.yield. Parts of a result are in order of insertion.
   llvm::SmallVector<Output> outputs;
   llvm::SmallVector<Access> accesses;
-  // Per argument (inputs, then results): the number of rows; the rows' pitch in elements, 0: none.
+  // For each input, then each result: number of rows; elements from row to row (0: no padding).
   llvm::SmallVector<int64_t> argRows, argPitches;
 
-  // Returns the number of elements from index i to index i + 1 of dimension `dim` of an argument.
+  // Returns the distance in elements between indices i and i + 1 of an argument's dimension `dim`.
   int64_t strideOf(unsigned argument, mlir::RankedTensorType type, unsigned dim) const;
 
-  // Returns the number of dimensions whose indices select a row.
+  // Returns the number of outer dimensions. Their indices select a row.
   unsigned outerDims() const {
     unsigned rank = unsigned(shape.domain.size());
     return rank - std::min(rank, shape.reducedDims);
@@ -126,8 +126,8 @@ struct RegionInfo {
   bool isOuter(mlir::AffineMap map) const {
     return llvm::any_of(llvm::seq(outerDims()), [&](unsigned d) { return map.isFunctionOfDim(d); });
   }
-  // Returns true if the result covers the domain: pass number `pass` writes it. Any other result is
-  // written when its value is known.
+  // Returns true if each point of the domain has its own element of the result. Pass number `pass`
+  // then writes it. Any other result is written as soon as its value is known.
   bool coversDomain(const Computed &output) const {
     return output.point == identity && !isBlockSum(output);
   }
@@ -136,8 +136,8 @@ struct RegionInfo {
   }
 };
 
-// If `extract` reads dimension `dim` at a plain loop index within the tensor, returns this index as
-// a function of the domain. Otherwise returns null: the index must be computed and clamped.
+// If the index that `extract` uses for `dim` is a loop index and within the tensor, returns it as a
+// function of the domain. Otherwise returns null: the kernel must compute and clamp the index.
 mlir::AffineExpr staticIndex(mlir::tensor::ExtractOp extract, unsigned dim, mlir::AffineMap point,
                              llvm::ArrayRef<int64_t> domain);
 

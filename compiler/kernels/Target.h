@@ -68,9 +68,9 @@ public:
     size_t kernel;
     GlobalBytes bytes;
   };
-  // Returns the kernel for `init`, the initializer of a plan.variable of type `type`. A copy reads
-  // elements of type `source` (null for other initializers). Returns nothing if the runtime writes
-  // the values. Fails if the code lacks the kernel.
+  // Returns the kernel that computes `init`, the initializer of a plan.variable of type `type`.
+  // `source` is the element type that a copy reads (null for other initializers). Returns nullopt
+  // if the runtime writes the values. Fails if the target's code lacks a needed kernel.
   virtual mlir::FailureOr<std::optional<Initializer>>
   initializer(lm::InitAttr init, mlir::RankedTensorType type, mlir::Type source) const {
     return std::optional<Initializer>();
@@ -102,7 +102,7 @@ public:
   // Returns the name of the target in a plan: "cpu:x86-64-v3". Fails for an unknown CPU.
   virtual llvm::Expected<std::string> planTarget(const TargetConfig &job) const = 0;
 
-  // Returns the kinds of fusion that this target's own passes perform, as in --disable-fusion.
+  // Returns the kinds of fusion (names in --disable-fusion) that the target's own passes perform.
   virtual llvm::ArrayRef<llvm::StringLiteral> fusionKinds() const { return {}; }
   // Adds the target's compiler passes that change the model's ops before they become kernels.
   // `device` is the value of target.device. `isOn` tells whether a kind of fusion is enabled.
@@ -110,8 +110,8 @@ public:
                               llvm::function_ref<bool(llvm::StringRef)> isOn) const {}
   // Adds the target's compiler passes that change fusions before equal fusions become one kernel.
   virtual void addFusionPasses(mlir::OpPassManager &passes) const {}
-  // Returns the type of the scratch memory of the command of `op`, a kern op; null for none. A
-  // matrix product gets at most `gemmBytes` bytes (DeviceSpec::gemmWorkspaceBytes).
+  // Returns the type of the scratch memory that the command of the kern op `op` needs; null if
+  // none. A matrix product gets at most `gemmBytes` bytes (DeviceSpec::gemmWorkspaceBytes).
   virtual mlir::RankedTensorType scratchOf(mlir::Operation *op, uint64_t gemmBytes) const {
     return {};
   }
@@ -138,7 +138,7 @@ public:
     return llvm::createStringError("the target prints no kernels");
   }
 
-  // Returns the cost model for plans of `device` (or of a plan's target) on the device of `spec`.
+  // Returns the cost model for the device of `spec`. `device` may also be the target of a plan.
   virtual std::unique_ptr<cost::CostModel> costModel(llvm::StringRef device,
                                                      cost::DeviceSpec spec) const {
     return std::make_unique<cost::CostModel>(std::move(spec));

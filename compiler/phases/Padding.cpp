@@ -44,7 +44,7 @@ static double secondsOf(const cost::CostModel &model, DataType dtype, int64_t to
 // on the batch size, because all training phases of a run must have the same state.
 static constexpr int64_t kTokens = 4096;
 
-// Returns how many times a rank computes kTokens tokens in an optimizer step.
+// Returns the number of tokens per rank and optimizer step, divided by kTokens.
 static double timesPerStep(const TrainingConfig &training) {
   return double(training.microBatchSize * training.sequenceLength) *
          double(training.gradientAccumulationSteps) / double(kTokens);
@@ -73,7 +73,7 @@ static double stateBytes(const Config &config) {
 }
 
 // Returns `size` padded to a multiple of `forced`, or of `suggested` if `forced` is 0 ("auto").
-// `seconds` returns the time of the matrix products that have this size.
+// With "auto", there is no padding unless it makes the products faster, which take seconds(size).
 static PaddedSize padded(const Config &config, const cost::CostModel *model, int64_t size,
                          int64_t forced, int64_t suggested,
                          double (*seconds)(const Config &, const cost::CostModel &, int64_t)) {

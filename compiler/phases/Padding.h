@@ -14,8 +14,8 @@ namespace lmc {
 struct PaddedSize {
   int64_t size = 0, multiple = 1;
   int64_t padded = 0; // the next multiple of `multiple`; `size` if nothing is padded
-  // The predicted seconds per optimizer step and rank of the matrix products that have this size;
-  // absent without a device spec.
+  // Predicted seconds that a rank spends per optimizer step in the matrix products with this size:
+  // padded and unpadded. Absent without a device spec.
   std::optional<double> seconds, unpaddedSeconds;
   // Bytes of padding in all parameters and their state, before ranks divide the state.
   double addedBytes = 0;
@@ -29,9 +29,9 @@ struct Padding {
   PaddedSize intermediate; // columns of the MLPs (lm-pad-intermediate)
 };
 
-// Returns the padding of a job. A key may force a multiple. "auto" pads to the multiple that the
-// device's target names, unless `model` predicts that this saves no time in the matrix products.
-// With adamw8bit, "auto" does not pad the MLPs, because its checkpoints would change.
+// Returns the padding of a job. A configuration key may set the multiple. "auto" takes the target's
+// multiple, unless `model` predicts that padding does not make the matrix products faster. With
+// adamw8bit, "auto" does not pad the MLPs, because that would change the checkpoints.
 Padding paddingOf(const Config &config, const cost::CostModel *model);
 
 } // namespace lmc

@@ -35,7 +35,7 @@ std::optional<Phase> lmc::parsePhase(llvm::StringRef name) {
   return std::nullopt;
 }
 
-// RecomputeMode i, for each i before Auto, is option i of every layer.
+// RecomputeMode number i means that every layer takes option i (for all modes before Auto).
 static_assert(size_t(RecomputeMode::Auto) == std::size(kRecomputeModes));
 
 llvm::StringRef lmc::recomputeModeName(RecomputeMode mode) {
@@ -75,7 +75,7 @@ static ShardStatePassOptions shardingOf(const Config &config) {
                   : distributed.dividesWeights()   ? "weights"
                   : distributed.dividesGradients() ? "gradients"
                                                    : "optimizer";
-  // With one micro-step, "each" and "last" move the same bytes, and "each" takes less memory.
+  // With one micro-step, "each" moves as many bytes as "last" and needs less memory.
   const bool isEach = distributed.reduce == "each" || distributed.choosesReduce() ||
                       config.training.gradientAccumulationSteps == 1;
   options.reduce = isEach ? "each" : "last";
@@ -156,7 +156,7 @@ void PhaseRunner::addPasses(Phase phase, bool checks, FusionReport &fusions, Pas
     break;
   case Phase::Distribute:
     passes.addPass(createSyncOptimizerPass());
-    // Only now does the IR have the pieces that a rank updates, and the norm that may stop a step.
+    // This pass needs each rank's pieces of parameters, and the gradient norm that may skip a step.
     passes.addPass(createExpandMuonPass({config.optimizer.muonOwners}, costModel.get(),
                                         shardGroupOf(config.distributed)));
     if (checks)
@@ -193,7 +193,7 @@ void PhaseRunner::addPasses(Phase phase, bool checks, FusionReport &fusions, Pas
     passes.addPass(createPackArenasPass({options.reuseMemory, target.bufferAlignment()}));
     // A command names its operands by their offsets, which the previous pass chose.
     passes.addPass(createEmitCommandsPass(EmitCommandsPassOptions{/*keepTensors=*/checks}));
-    // Only here does a function exist both as tensors and as commands, which this check compares.
+    // The check compares a function's tensors with its commands. Only here the IR has both.
     if (checks)
       passes.addPass(createCheckAliasingPass());
     break;

@@ -92,7 +92,7 @@ private:
 };
 
 // Reports every op of `module` that is not allowed after `phase`. After the buffers phase, also
-// reports a slice or variable outside of its arena or variable. Skips regions of kern.kernel.
+// reports slices and variables that exceed their arena or variable. Skips regions of kern.kernel.
 mlir::LogicalResult verifyLevel(Phase phase, mlir::ModuleOp module);
 
 // Returns the text of a .txt file of --dump-ir: a sentence about the phase, then the contents of

@@ -96,8 +96,8 @@ double layOut(BlockGraph &graph, const std::vector<size_t> &members, double left
   for (size_t node : members)
     byRow[rank[node]].push_back(node);
 
-  // Sorts the nodes of each row. Rounds go down and up in turn: a node's key is the mean position
-  // of the nodes that it reads (round down), or of the nodes that read its result (round up).
+  // Sorts the nodes of each row in rounds, alternately from top to bottom and from bottom to top.
+  // The sort key is the mean position of the nodes that a node reads (down) or that read it (up).
   std::map<size_t, double> place;
   auto number = [&](const std::vector<size_t> &row) {
     for (size_t i = 0; i < row.size(); ++i)
@@ -190,7 +190,7 @@ BlockGraph blockGraph(const plan::Plan &plan) {
         // No edges are drawn for state, such as weights and gradients.
         if (!operand.isRead() || read.function() < 0)
           continue;
-        // Goes back through earlier writes until they cover every byte that the command reads.
+        // Visits earlier writes, latest first, until they cover every byte that the command reads.
         std::vector<const plan::Slice *> found;
         for (size_t w = writes.size(); w-- > 0;) {
           if (!overlap(read, *writes[w].slice))

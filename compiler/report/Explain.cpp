@@ -178,9 +178,9 @@ json memoryReport(const plan::Plan &plan, const MemoryTimeline &timeline,
   return memory;
 }
 
-// Returns the FLOPs of recomputed matrix products / the FLOPs that a micro-step needs without
-// recompute. It needs 3 times the FLOPs of a forward pass, for attention 3.5 times. The function
-// `eval` is a forward pass; the result is null if the plan has no `eval`.
+// Returns (FLOPs of a micro-step's matrix products / FLOPs without recompute) - 1. Without
+// recompute, they are 3 times the forward FLOPs, for attention 3.5 times. The forward pass is the
+// function `eval`; the result is null if the plan lacks it.
 json recomputedFraction(const plan::Plan &plan, const cost::PlanCost &cost) {
   int step = microStep(plan);
   double done = 0, needed = 0;
@@ -267,7 +267,7 @@ json costReport(const plan::Plan &plan, const cost::PlanCost &cost, const cost::
   return report;
 }
 
-// Finds the computation beside collectives, and why a device waits for the rest of their time.
+// Finds the computation that runs beside a collective, or else why a device must wait for it.
 class Beside {
 public:
   Beside(const plan::Plan &plan, const plan::Function &function, const cost::FunctionCost &cost,
@@ -315,7 +315,7 @@ private:
     const bool isOwn = cost::settingOf(plan, "distributed.overlap") != "auto";
     return what + (isOwn ? ": distributed.overlap" : ": budget");
   }
-  // Returns true if command `c` computes, so that a collective may run at the same time.
+  // Returns true if command `c` is a computation, not a collective or a wait.
   bool computes(unsigned c) const {
     const plan::Command &command = *function.commands()->Get(c);
     return !command.body_as_Collective() && !command.body_as_Wait();

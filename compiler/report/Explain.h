@@ -28,8 +28,8 @@ nlohmann::json explainJson(const plan::Plan &plan, const cost::DeviceSpec &spec)
 // Returns the compiler's warnings, which the plan contains as its report "warnings".
 std::vector<std::string> warningsIn(const plan::Plan &plan);
 
-// Returns the report as text for a terminal. It has the requested sections, or all if `all` is
-// true. A requested section `fusion` has a line per refused fusion, otherwise a line per reason.
+// Returns the text for a terminal: the requested sections, or all sections if `all` is true.
+// Refused fusions are listed one by one if `fusion` is requested, otherwise by reason.
 std::string explainText(const nlohmann::json &report, const ExplainSections &requested, bool all);
 
 // Print sections of the report as text. `fusions` has the lists `formed` and `refused`, like the

@@ -211,9 +211,9 @@ public:
            word(buffer, "source"));
   }
 
-  // Prints what the padding of a size costs and gains, if report[key] describes one. `sizes` is a
-  // format string for the padded and the original size. `setting` is part of the key in [target].
-  // `in` says which computation takes longer, `products` which products become faster.
+  // Prints the cost and the gain of a padded size, if report[key] describes one. `sizes` is a
+  // format string for the padded and the original size. `setting` is part of the configuration key.
+  // `in` names the slower computation, `products` the faster matrix products.
   void padding(const char *key, const char *sizes, const char *setting, const char *in,
                const char *products) {
     if (!report.contains(key))

@@ -30,7 +30,7 @@ inline std::string word(const nlohmann::json &object, const char *key) {
   return it != object.end() && it->is_string() ? it->get<std::string>() : "";
 }
 
-// Print a number for people. It is `value` itself, or its field `key` if a key is given.
+// Print a number for people. With `key`, the number is the field `key` of `value`.
 template <typename... Key> std::string bytesOf(const nlohmann::json &value, Key... key) {
   return readableBytes(number(value, key...));
 }

@@ -380,9 +380,9 @@ private:
     add("</svg></div>");
   }
 
-  // Draws commands of the micro-step with widths proportional to time, one row per stream. Commands
-  // of stream 0 follow each other without gaps. Each command of another stream is below the
-  // commands of stream 0 that run at the same time.
+  // Draws the commands of the micro-step. Widths are proportional to time, and each stream has a
+  // row. Commands of stream 0 have no gaps between them. A command of another stream is drawn below
+  // the commands of stream 0 that run at the same time.
   void bars(const std::vector<unsigned> &commands, double y, double height) {
     int step = microStep(plan);
     const json &all = report["functions"][size_t(step)]["commands"];
@@ -397,7 +397,7 @@ private:
     if (total <= 0)
       return;
     const double bottom = y + 32 + height + (streams - 1) * (height + 3);
-    // Returns the seconds that stream 0 spends on `commands` before `time`, the function's seconds.
+    // Returns the seconds that stream 0 spends on `commands` until second `time` of the function.
     auto shown = [&](double time) {
       double sum = 0;
       for (unsigned c : commands)

@@ -22,8 +22,8 @@ namespace lmc {
 
 namespace {
 
-// Returns a title. Commands that do the same have the same title: "gemm 2048x512x64 bf16 to f32",
-// "attention 4x2048, 16/8 heads of 64, bf16", or the name of a kernel.
+// Returns a title. Equal work has equal titles: "gemm 2048x512x64 bf16 to f32", "attention 4x2048,
+// 16/8 heads of 64, bf16", or the name of a kernel.
 class Titles {
 public:
   Titles(const plan::Plan &plan, std::string kind) : plan(plan), kind(std::move(kind)) {}

@@ -53,8 +53,8 @@ private:
     }
   }
 
-  // Returns the index of the function with the highest peak. Only functions with a forward and a
-  // backward pass count; -1 if there is none.
+  // Returns the index of the function with the highest peak among those that have both a forward
+  // and a backward pass. Returns -1 if there is none.
   int fullestMicroStep(const MemoryTimeline &timeline) const {
     int fullest = -1;
     uint64_t most = 0;

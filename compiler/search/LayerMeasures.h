@@ -34,8 +34,8 @@ struct PlanMeasures {
 PlanMeasures measureLayers(const plan::Plan &plan, const cost::CostModel &model);
 
 // Returns the predicted seconds per optimizer step of all micro-steps, for a model with `layers`
-// layers. `measures` may be of a model with fewer layers, at least 3. Each inner layer then counts
-// with the mean of the measured inner layers.
+// layers. `measures` may come from a shorter model with at least 3 layers. The inner layers (all
+// but first and last) then take the mean time of the measured inner layers.
 double microStepSeconds(const PlanMeasures &measures, size_t layers);
 
 } // namespace lmc

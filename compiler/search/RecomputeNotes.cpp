@@ -5,7 +5,7 @@
 using namespace lmc;
 using nlohmann::json;
 
-// Returns, for each kind of layer, the index of its first option in a list of all kinds' options.
+// Returns each kind's first option, as an index into the joined lists of all kinds' options.
 static std::vector<size_t> firstOptions(const RecomputeOptions &options) {
   std::vector<size_t> first;
   size_t sum = 0;

@@ -11,14 +11,14 @@ namespace lmc {
 // lm-analyze-recompute predicts.
 nlohmann::json recomputeNotes(const RecomputeOptions &options, llvm::ArrayRef<int64_t> choice);
 
-// Reports the candidate that a search chose, and all candidates that it compiled to know their
-// bytes. `mode` is the job's memory.recompute. `microSteps` is the number of micro-steps per
-// optimizer step, because the report gives seconds per micro-step.
+// Reports the candidate that a search chose, and the other candidates whose plans the search
+// compiled. `mode` is the job's memory.recompute. `microSteps` is the number of micro-steps per
+// optimizer step. The report divides by it, because it gives seconds per micro-step.
 nlohmann::json recomputeNotes(RecomputeSearch &search, size_t candidate, llvm::StringRef mode,
                               int64_t microSteps);
 
-// Returns the report "reshard" of a plan (docs/explain.md): the layers that keep their gathered
-// weights if the plan is made from this candidate.
+// Returns the report "reshard" (docs/explain.md) of the candidate's plan. It lists the layers that
+// keep their gathered weights.
 nlohmann::json keptWeightsNotes(const RecomputeSearch &search, size_t candidate);
 
 } // namespace lmc

@@ -22,11 +22,11 @@ using namespace mlir;
 using namespace lmc;
 
 // The approximate number of candidates between the fastest choice and the choice with the fewest
-// bytes. So a budget leaves at most 1/30 of the bytes that recompute can save unused.
+// bytes. Recompute can save some bytes; about 1/30 of them is the step between two candidates.
 static constexpr int kCandidates = 32;
 
-// Probes predict the bytes of a candidate, perhaps a few too many. So 1/256 of them and kSlackBytes
-// are subtracted, which gives a lower bound of the bytes of the candidate's plan.
+// Probes may predict a few bytes too many. A candidate's predicted bytes minus 1/256 of them minus
+// kSlackBytes is a lower bound of the bytes of the candidate's plan.
 static constexpr uint64_t kSlackBytes = 64 << 10;
 
 // If head and loss need less than this share of the layers' peak, the plan's peak is at a layer.
@@ -94,8 +94,8 @@ static RecomputeChoiceProblem scaled(const RecomputeChoiceProblem &problem) {
   return same;
 }
 
-// Returns the index of the first option that costs the same as option `option`. If the list is
-// shorter, the last option takes the place of `option`.
+// Returns the index of the first option with the same costs as option `option`, or as the last
+// option if the list is shorter.
 static int firstLike(const std::vector<LayerOption> &options, size_t option) {
   const LayerOption &wanted = options[std::min(option, options.size() - 1)];
   return int(llvm::find(options, wanted) - options.begin());
@@ -277,9 +277,8 @@ static std::vector<std::vector<int64_t>> probeChoices(const RecomputeOptions &op
 namespace {
 
 // The measures of one option over all probes. Kernels of neighbouring layers merge, so a layer's
-// position matters: `between` two layers of the same option, `last` layer, or `anywhere`. Each byte
-// number is the minimum over all layers in this position, so that the sum over layers is a lower
-// bound of a plan's bytes.
+// position matters: `between` two layers of the same option, `last` layer, or `anywhere`. Numbers
+// of bytes are minima over all layers in a position. So their sum over layers is a lower bound.
 struct OptionMeasure {
   std::optional<LayerOption> between, anywhere, last;
   double longest = 0; // maximum of the seconds
@@ -298,8 +297,8 @@ struct OptionMeasure {
     if (isLast)
       take(last);
   }
-  // typical() returns the costs of a layer between two layers of the same option, border() of a
-  // layer beside another option, and end() of the last layer.
+  // typical() returns the costs of a layer whose two neighbours take the same option, border() of a
+  // layer next to another option, and end() of the last layer.
   LayerOption typical() const {
     LayerOption option = between.value_or(anywhere.value_or(LayerOption()));
     if (!between)
@@ -334,8 +333,8 @@ static void keepMicroSteps(ModuleOp module) {
       function.erase();
 }
 
-// Returns the options of `shorter`, a model with fewer layers, if they equal those of the whole
-// model; otherwise nullopt.
+// Returns the options of `shorter`, a model with fewer layers. Returns nullopt if the whole model
+// has different options.
 std::optional<RecomputeOptions> RecomputeSearch::optionsLike(ModuleOp shorter) const {
   FailureOr<RecomputeOptions> options = optionsOf(shorter);
   if (failed(options) || options->kinds.size() != found.kinds.size())
@@ -367,8 +366,8 @@ static std::vector<int64_t> layersWithWeights(const RecomputeOptions &options,
   return layers;
 }
 
-// Returns the index of the option that recomputes the same ops as `option` and keeps no weights.
-// Options that keep weights are the second half of the list, in the same order (addTwins()).
+// Returns the index of the option that recomputes the same ops as `option` but keeps no weights.
+// The second half of the list repeats the first half with kept weights (addTwins()).
 static size_t withoutWeights(const RecomputeKind &kind, size_t option) {
   return kind.options[option].keepsWeights ? option - kind.options.size() / 2 : option;
 }
@@ -659,9 +658,9 @@ LogicalResult RecomputeSearch::probeLossChunks() {
 
 //===-- The search --------------------------------------------------------------------------===//
 
-// If weights may be kept, "auto" also has candidates in which every layer takes the same named
-// mode, with or without kept weights. They are marked as spare. If only the chunk of the loss is
-// chosen, each size is a candidate, whose lower bound is the bytes of the state.
+// If weights may be kept, "auto" has further candidates, marked as spare: all layers take the same
+// named mode, with or without kept weights. If only the chunk of the loss is chosen, each chunk
+// size is a candidate. Its lower bound of bytes is then only the state.
 std::vector<RecomputeCandidate> RecomputeSearch::makeCandidates() const {
   auto candidatesOf = [&](const RecomputeChoiceProblem &of, const PositionCosts &at) {
     return recomputeCandidates(of, kCandidates, at, chunks);
@@ -751,8 +750,8 @@ FailureOr<size_t> RecomputeSearch::fastestPlanned(size_t candidate, uint64_t bud
   auto byProbes = [&](const RecomputeCandidate &of) {
     return of.seconds + outerSeconds[size_t(of.options[0])];
   };
-  // If all layers of `candidate` take one option, its sum over probes has as many waits for
-  // collectives as any other, or more. Then only candidates with smaller sums can be faster.
+  // If all layers of `candidate` take one option, no other candidate's sum over probes contains
+  // more waits for collectives. Then only candidates with smaller sums can be faster.
   const double most =
       llvm::all_equal(choices[candidate].options) ? byProbes(choices[candidate]) : HUGE_VAL;
   for (size_t other = 0; other < choices.size(); ++other)
@@ -771,8 +770,8 @@ FailureOr<size_t> RecomputeSearch::fastestPlanned(size_t candidate, uint64_t bud
   const size_t first = candidate;
   // A plan is only tried if it is predicted to save at least this share of a step.
   constexpr double kWorth = 2.5e-3;
-  // The minimum, over the plans so far, of a plan's seconds / its candidate's sum over probes. It
-  // predicts the seconds of the next plan.
+  // The minimum of (seconds of a plan / its candidate's sum over probes) over the plans made so
+  // far. Sums of other candidates are multiplied by it, to predict their plans' seconds.
   std::optional<double> longer;
   planUse = PhaseUse::Probe; // most of these plans are slower
   for (auto [sum, other] : others) {
@@ -836,8 +835,8 @@ LogicalResult RecomputeSearch::complete() {
   return success();
 }
 
-// Returns the number that is paired with the fewest seconds. Returns nullopt if the seconds of
-// another pair differ by less than the factor 1 + kTie.
+// Returns the number in the pair with the fewest seconds. Returns nullopt if another pair has
+// nearly the same seconds: at most 1 + kTie times as many.
 static std::optional<size_t> fastestOf(ArrayRef<std::pair<double, size_t>> list) {
   constexpr double kTie = 1e-9;
   const auto *least = llvm::min_element(list);
@@ -882,7 +881,7 @@ FailureOr<RecomputeSearch::Fastest> RecomputeSearch::fastestOfAll(uint64_t budge
       1.01 * double(budget))
     return Fastest{};
 
-  // The differences between chunk sizes in seconds are the same for any number of layers.
+  // Two chunk sizes differ by the same number of seconds in models of any number of layers.
   std::vector<std::pair<double, size_t>> sizes; // (seconds, chunk)
   if (!chunkSizes.empty()) {
     FailureOr<Probed> shortest = probed(1);

@@ -31,8 +31,8 @@
 namespace lmc {
 
 struct RecomputeCandidate {
-  // For each layer, an index into the options of its kind (RecomputeChoiceProblem::kinds). Empty if
-  // only the chunk of the loss is chosen.
+  // options[l] is the option of layer l: an index into RecomputeChoiceProblem::kinds[kind of l].
+  // Empty if only the chunk of the loss is chosen.
   std::vector<int64_t> options;
   int64_t lossChunk = 0; // tokens; 0: the chunk of the start module
   // Predicted seconds per optimizer step: of all layers or, if the chunk of the loss is chosen, of
@@ -44,17 +44,17 @@ struct RecomputeCandidate {
   bool isSpare = false; // true if only fastestPlanned() considers the candidate
 };
 
-// Costs of layers in special positions, indexed by kind and option like
-// RecomputeChoiceProblem::kinds. `border`: the first layer, and layers beside a layer with another
-// option. `last`: the last layer. If both are empty, the problem's costs hold for all.
+// The costs of layers in special positions: border[kind][option] and last[kind][option]. `border`
+// is for the first layer and for layers next to a layer with another option. `last` is for the last
+// layer. If both are empty, all layers have the costs in RecomputeChoiceProblem.
 struct PositionCosts {
   std::vector<std::vector<LayerOption>> border, last;
 };
 
-// Returns candidates, fastest first. They are up to about `steps` choices between the fastest one
-// and the one with the fewest bytes, and for each option the choice in which all layers take it. (A
-// kind with fewer options takes its last one.) With `chunks`, there are such candidates for each
-// chunk size, except for slower sizes that save no bytes.
+// Returns candidates, fastest first. About `steps` of them lie between the fastest choice and the
+// choice with the fewest bytes. In others all layers take the same option. (A kind that lacks this
+// option takes its last one.) With `chunks`, each choice is combined with each chunk size. A slower
+// chunk size that saves no bytes is left out.
 std::vector<RecomputeCandidate> recomputeCandidates(const RecomputeChoiceProblem &problem,
                                                     int steps, const PositionCosts &positions = {},
                                                     llvm::ArrayRef<LossChunk> chunks = {});
@@ -91,14 +91,14 @@ public:
     mlir::OwningOpRef<mlir::ModuleOp> module; // after the buffers phase
     int64_t lossChunk = 0;                    // as in RecomputeCandidate
   };
-  // Makes the plan of the candidate that is the fastest of all. This needs fewer probes than
-  // complete(). `module` is null if these probes do not show which candidate is the fastest, or if
-  // its plan takes more than `budget` bytes.
+  // Makes the plan of the fastest of all candidates, with fewer probes than complete() needs.
+  // `module` is null if these probes do not show which candidate is the fastest. It is also null if
+  // the plan takes more than `budget` bytes.
   mlir::FailureOr<Fastest> fastestOfAll(uint64_t budget);
 
-  // Returns the predicted seconds of all micro-steps of an optimizer step, if no layer runs a
-  // kernel only to recompute values. No plan is noticeably faster. Returns nullopt if the layers
-  // are of several kinds, because a short model does not show how many layers each kind has.
+  // Returns the predicted seconds of all micro-steps of an optimizer step, for plans in which no
+  // kernel runs only to recompute values. No plan is noticeably faster. Returns nullopt if there
+  // are several kinds of layers, because a short model does not show how many layers each kind has.
   mlir::FailureOr<std::optional<double>> leastSeconds();
 
   const RecomputeOptions &options() const { return found; }
@@ -181,8 +181,8 @@ private:
   RecomputeOptions found;
   RecomputeChoiceProblem problem;
   PositionCosts positions;
-  // Per option that all layers take: the seconds per optimizer step that no candidate includes,
-  // such as those by which the first and the last layer exceed inner layers.
+  // outerSeconds[o]: seconds per optimizer step that candidates leave out, if all layers take
+  // option o. An example is the time by which the first and the last layer exceed inner layers.
   std::vector<double> outerSeconds;
   // The measures of probes. A key has the options of the probe's layers, and its chunk size.
   std::map<std::pair<std::vector<int64_t>, int64_t>, PlanMeasures> measures;

@@ -1,4 +1,4 @@
-// Checks the sum of each token's rows (one per choice) times their weights, at some columns.
+// Checks some columns of combine_rows: a token's result is the sum of weight x row of its choices.
 
 static void check(host::Difference &difference) {
   experts::draw();

@@ -1,4 +1,4 @@
-// Checks the gradients of combine_rows, for some rows. Rows of no choice must not be written, and a
+// Checks the gradients of combine_rows for some rows. A row without a choice must not be written. A
 // choice without a row has the gradient zero.
 
 static void check(host::Difference &difference) {

@@ -1,5 +1,5 @@
-// Checks the products of the rows of each expert and its weights: some columns of the first and the
-// last row of each expert, and of some rows between. Rows of no expert must not be written.
+// Checks products of rows and the weights of the row's expert. Checks some columns of the first,
+// the last and some other rows of each expert. A row without an expert must not be written.
 
 static void check(host::Difference &difference) {
   experts::draw();

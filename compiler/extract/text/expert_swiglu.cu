@@ -1,4 +1,4 @@
-// Checks SwiGLU of the rows of experts, at some columns of some rows. Rows of no expert must not be
+// Checks SwiGLU at some columns of some rows of experts. A row without an expert must not be
 // written.
 
 static void check(host::Difference &difference) {

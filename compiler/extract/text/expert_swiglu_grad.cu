@@ -1,5 +1,5 @@
-// Checks the gradient of SwiGLU of the rows of experts, at some columns of some rows. Rows of no
-// expert must not be written.
+// Checks the gradient of SwiGLU at some columns of some rows of experts. A row without an expert
+// must not be written.
 
 static void check(host::Difference &difference) {
   experts::draw();

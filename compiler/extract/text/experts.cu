@@ -27,9 +27,9 @@ inline std::vector<int64_t> sorted(const host::Array &array) {
   return choices;
 }
 
-// Returns a random choice (an expert of a token) for each of `held` rows, out of `choices` choices.
-// `array` has a random value per choice or per row. The rows get the choices with the smallest
-// values. With fewer rows than choices, the last eighth of the rows gets no choice (-1).
+// Assigns a random choice (an expert of a token) to each of `held` rows. Returns the choices'
+// numbers, which are below `choices`. The random values in `array` decide. If `held` is less than
+// `choices`, the last eighth of the rows gets no choice (-1).
 inline std::vector<int64_t> drawRows(const host::Array &array, int64_t held, int64_t choices) {
   std::vector<int64_t> rows = sorted(array);
   const int64_t step = choices / array.size(); // more than 1 if `array` has a value per row
@@ -41,7 +41,7 @@ inline std::vector<int64_t> drawRows(const host::Array &array, int64_t held, int
   return rows;
 }
 
-// Returns the row of each choice, or -1.
+// Returns, for each choice, the number of its row, or -1 if it has no row.
 inline std::vector<int64_t> placesOf(const std::vector<int64_t> &rows, int64_t choices) {
   std::vector<int64_t> places(size_t(choices), -1);
   for (size_t r = 0; r < rows.size(); ++r)
@@ -57,9 +57,9 @@ inline void forget(host::Array &array, int64_t row, int64_t columns) {
   array.send();
 }
 
-// Fills `array` with random first rows of the experts. Its last element is the number of rows that
-// belong to an expert. With more than two experts, expert 1 has no rows. With more than one row,
-// the last row belongs to no expert. Returns the contents of `array`.
+// Fills `array` with the first row of each expert, at random. Its last element is the number of
+// rows that belong to any expert. If there are more than two experts, expert 1 has no rows. If
+// there is more than one row, the last row belongs to no expert. Returns the contents of `array`.
 inline std::vector<int64_t> makeOffsets(host::Array &array, int64_t rows) {
   const int64_t own = rows > 1 ? rows - 1 : rows;
   std::vector<int64_t> offsets;

@@ -1,8 +1,8 @@
 // How an extracted program ends: it reports whether the results are right, and prints times.
 
-// For Task::Bench, also prints the measured and the predicted time of all launches together, and
-// (if there are several) of each launch. For Task::Hold, repeats all launches for 4 seconds and
-// prints the mean time of a repetition.
+// For Task::Bench, also prints measured and predicted times: of all launches together and, if there
+// are several, of each launch. For Task::Hold, repeats all launches for 4 seconds and prints the
+// mean time of a repetition.
 int main(int argc, char **argv) {
   host::Difference difference;
   check(difference);

@@ -57,7 +57,7 @@ __host__ __device__ inline double roundF16(double x) {
   return rint(x / unit) * unit;
 }
 
-// Return the bits of an f16, and the value of such bits.
+// bitsOfF16 returns the bits of an f16; the other function returns the value of such bits.
 __host__ __device__ inline uint16_t bitsOfF16(double x) {
   const double size = fabs(x);
   const int sign = x < 0 ? 0x8000 : 0, power = size < 0x1p-14 ? -15 : ilogb(size);
@@ -127,8 +127,8 @@ __host__ __device__ inline uint32_t randomWord(uint64_t element, uint32_t seed) 
   return c[0];
 }
 
-// Returns the index of an element in memory. The tensor has rows of `run` elements, whose starts
-// are `pitch` elements apart; pitch 0: rows are adjacent.
+// Returns the index of an element in memory. The rows of the tensor have `run` elements each. Row
+// starts are `pitch` elements apart; if `pitch` is 0, the rows are adjacent.
 __host__ __device__ inline int64_t placeOf(int64_t element, int64_t run, int64_t pitch) {
   return pitch == 0 ? element : element / run * pitch + element % run;
 }
@@ -272,7 +272,7 @@ inline double typicalSize(const std::vector<double> &values) {
   return sizes[sizes.size() / 2];
 }
 
-// Elements of a result, the values that they should have, and elements that no kernel may write.
+// Some elements of a result with their right values, and elements that no kernel may write.
 struct Expected {
   std::vector<int64_t> elements, untouched;
   std::vector<double> values;
@@ -282,8 +282,8 @@ struct Expected {
     elements.push_back(element);
     values.push_back(value);
   }
-  // Fetches the result and compares it. For floats, the allowed absolute error is multiplied by the
-  // typical size of `terms`, or of `values` if there are no terms.
+  // Fetches and compares the result. For floats, the allowed absolute error is multiplied by the
+  // typical size of `terms`, or of `values` if `terms` is empty.
   void compare(Array &result, Difference &difference) const {
     result.fetch();
     const double size = isReal(result.type) ? typicalSize(terms.empty() ? values : terms) : 1;
@@ -294,9 +294,9 @@ struct Expected {
   }
 };
 
-// Returns the indices below `size` to compare: all indices if there are few or if LMC_CHECK_ALL is
-// set, else about `most` evenly spread ones and the last one. They are an odd distance apart, so
-// that they include every position within a vector access.
+// Returns the indices below `size` to compare. If there are few or LMC_CHECK_ALL is set, these are
+// all indices. Otherwise they are the last index and about `most` others. The others have an odd
+// distance, so that every position within a vector access occurs.
 inline std::vector<int64_t> sample(int64_t size, int64_t most) {
   static const bool isAll = std::getenv("LMC_CHECK_ALL") != nullptr;
   std::vector<int64_t> chosen;
@@ -328,8 +328,8 @@ template <typename Run> double milliseconds(Run run) {
   return times[times.size() / 2];
 }
 
-// What a program does after its check: nothing (any argument); time its kernels, alone and in heat
-// (no argument); or run them for four seconds, so that clock and power can be read ("hold").
+// What a program does after its check. Check: nothing. Bench: it times its kernels, alone and in
+// heat (heat.cu). Hold: it runs them for 4 seconds, so that clock and power can be read.
 enum class Task { Check, Bench, Hold };
 
 inline Task taskOf(int argc, char **argv) {

@@ -186,7 +186,7 @@ template <typename Run> double millisecondsHeld(double seconds, Run run) {
   check(cudaDeviceSynchronize(), "run");
   const double began = now();
   int runs = 0;
-  // Keeps two batches in the queue, so that the GPU never waits for this program.
+  // Two batches of 20 runs are always enqueued, so that the GPU never waits for this program.
   cudaEvent_t ended[2];
   for (cudaEvent_t &event : ended)
     check(cudaEventCreate(&event), "event");

@@ -1,6 +1,6 @@
-// Checks a router. The choice of an expert is right if, of the experts not yet chosen, none has a
-// larger score (except for rounding), and none with a lower number has the same score. Weights and
-// counts must be those of the chosen experts.
+// Checks a router. A chosen expert is right if no expert that is still free has a larger score
+// (except for rounding), and no free expert with a lower number has the same score. Weights and
+// counts must fit the chosen experts.
 
 static void check(host::Difference &difference) {
   experts::draw();

@@ -1,6 +1,6 @@
-// Checks the gradient of a router, for some tokens, with different random experts per token. With
-// normalized weights and without dmass, the sum `inner` and the gradients of the logits of experts
-// that the token did not choose are zero, except for rounding.
+// Checks the gradient of a router for some tokens. Each token has different random experts. With
+// normalized weights and without dmass, some values are zero except for rounding: the sum `inner`,
+// and the gradients of the logits of experts that the token did not choose.
 
 static void check(host::Difference &difference) {
   experts::draw();

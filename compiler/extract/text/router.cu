@@ -2,7 +2,7 @@
 
 namespace router {
 
-// Added to the sum of a token's chosen probabilities, by which they are divided.
+// A token's chosen probabilities are divided by (their sum + kLeastSum).
 constexpr double kLeastSum = kSigmoid ? 1e-20 : 0;
 
 // Returns the softmax of the logits of token t, or the sigmoid of each logit.

@@ -1,5 +1,5 @@
-// Compares the sort of choices by expert with a stable sort. The checked rank has the number
-// kGroups + 1, so with several groups of experts it is not in the first one.
+// Compares the sort of choices by expert with a stable sort. The checked rank has number kGroups +
+// 1. If there are several groups of experts, the rank is thus in group 1, not in group 0.
 
 static void check(host::Difference &difference) {
   experts::draw();

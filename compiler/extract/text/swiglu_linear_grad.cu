@@ -1,6 +1,6 @@
-// Checks a matrix product with the gradient of SwiGLU, at some columns of some rows. The gradient
-// of silu(g) u is dy weight (kWhole), or random. The kernel overwrites this gradient with silu(g) u,
-// and g and u with their gradients.
+// Checks a matrix product with the gradient of SwiGLU, at some columns of some rows. The gradient d
+// of silu(g) u is dy weight (kWhole), or random. The kernel overwrites d with silu(g) u. It also
+// overwrites g and u with their gradients.
 
 static void check(host::Difference &difference) {
   experts::draw();

@@ -30,7 +30,7 @@ public:
     return (name() + ":" + *cpu).str();
   }
 
-  // Attention's gradient adds up dq in f32; if q has a narrower type, it does so in scratch memory.
+  // Attention's gradient adds up dq in f32. If q has a narrower type, this needs scratch memory.
   RankedTensorType scratchOf(Operation *op, uint64_t) const override {
     auto grad = dyn_cast<kern::AttentionGradOp>(op);
     if (!grad)
@@ -45,7 +45,7 @@ public:
 
   FailureOr<std::unique_ptr<TargetCode>> generate(ModuleOp plan, const TargetConfig &job,
                                                   const std::string &cache) const override {
-    // Leaves out the plan's functions, which tell only how kernels are launched.
+    // Copies only the kernels. The plan's functions only tell when kernels are launched.
     OwningOpRef<ModuleOp> kernels = ModuleOp::create(plan.getLoc());
     for (auto kernel : plan.getOps<kern::KernelOp>())
       kernels->push_back(kernel->clone());

@@ -267,7 +267,7 @@ llvm::Expected<CpuImage> buildCpuImage(ModuleOp kernels, const CpuTarget &target
   for (llvm::Function &function : *module) {
     function.addFnAttr(llvm::Attribute::NoUnwind);
     if (function.isDeclaration()) {
-      // `function` is one of libm. Kernels do not read errno, so its memory effects do not matter.
+      // `function` belongs to libm. It may set errno, but kernels do not read errno.
       function.setMemoryEffects(llvm::MemoryEffects::none());
       function.addFnAttr(llvm::Attribute::WillReturn);
       continue;

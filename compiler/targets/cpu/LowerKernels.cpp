@@ -139,7 +139,7 @@ private:
   }
   Value index(int64_t value) { return arith::ConstantIndexOp::create(b, value); }
   unsigned rank() const { return info.shape.domain.size(); }
-  // A row may have several dimensions. Returns true if the map depends on one but the innermost.
+  // Returns true if the map depends on a dimension of the row other than the innermost one.
   bool variesInRow(AffineMap map) {
     for (unsigned d = info.outerDims(); d + 1 < rank(); ++d)
       if (map.isFunctionOfDim(d))
@@ -151,7 +151,7 @@ private:
     return cast<RankedTensorType>(yield->getOperand(info.outputs[output].result).getType());
   }
 
-  // Returns the number of lanes of a vector: half as many if the kernel contains f64.
+  // Returns the number of lanes of a vector: of 64-bit lanes if the kernel has f64, else of 32-bit.
   unsigned fullLanes() const {
     bool wide = false;
     kernel->walk([&](Operation *op) {
@@ -166,8 +166,8 @@ private:
   unsigned unrollOf(size_t reductions) const {
     if (info.hero == kern::Hero::ColumnReduction)
       return reductions <= 1 ? 8 : reductions == 2 ? 4 : 2;
-    // The number does not depend on the number of sums: the order of a sum must not depend on the
-    // other ops of the kernel.
+    // The number is 4 for any number of sums. Otherwise other ops of the kernel would change the
+    // order of a sum, and so its rounding.
     return reductions == 0 ? 2 : 4;
   }
 
@@ -270,9 +270,9 @@ private:
     return apply(op, operands);
   }
 
-  // Compares the innermost index i with a value k, as in a one-hot vector: i == k. A vector of
-  // 64-bit indices would have half as many lanes. So the vector 0, 1, 2, ... of 32-bit lanes is
-  // compared with k - base. This difference is clamped to [-1, lanes] and thus fits 32 bits.
+  // Compares the innermost index i with a value k (in a one-hot vector: i == k). Lane j has the
+  // index base + j. So the lane numbers 0, 1, 2, ... are compared with k - base, clamped to [-1,
+  // lanes]. These numbers fit 32 bits; a vector of 64-bit indices would have half as many lanes.
   Val compareLane(arith::CmpIOp op, AffineMap point) {
     using Predicate = arith::CmpIPredicate;
     if (lanes == 1 || (op.getPredicate() != Predicate::eq && op.getPredicate() != Predicate::ne))
@@ -635,8 +635,8 @@ private:
     return SmallVector<Value>(loop.getResults());
   }
 
-  // Emits a pass over a row. A row of several dimensions is a sequence of segments, along which
-  // only the innermost index varies. A loop over the segments adds up their sums.
+  // Emits a pass over a row. In a row of several dimensions, a segment is the elements that differ
+  // only in the innermost index. A loop over the segments adds up the sums of all segments.
   void emitPass(unsigned number) {
     RowPass pass;
     for (const Reduction &r : info.reductions)
@@ -680,8 +680,8 @@ private:
     }
   }
 
-  // Emits three loops: over groups of `unroll` vectors, over single vectors, and over scalars. The
-  // accumulators of each loop are combined for the next one. Returns the total of each reduction.
+  // Emits three loops: over groups of `unroll` vectors, then over single vectors, then over
+  // scalars. Between two loops, accumulators are combined. Returns the total of each reduction.
   SmallVector<Value> emitSegment(const RowPass &pass) {
     ArrayRef<const Reduction *> reductions = pass.reductions;
     int64_t extent = info.shape.domain.back();
@@ -892,7 +892,7 @@ private:
   SmallVector<Value> rowDims;   // indices of a row's dimensions except the innermost one
   SmallVector<Value> laneBase;  // per copy of the loop body, innermost index of its first element
   unsigned lanes = 1, copy = 0; // lanes per vector; number of the copy that is being emitted
-  // For each scope, the op before which code is inserted; null: the current insertion point.
+  // For each scope: code is inserted before this op, or at the current insertion point if null.
   Operation *kernelAnchor = nullptr, *outerAnchor = nullptr, *laneAnchor = nullptr;
   Cache kernelCache, outerCache;
   SmallVector<Cache> laneCaches, innerCaches;

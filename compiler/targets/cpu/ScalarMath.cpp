@@ -59,7 +59,7 @@ Value ScalarMath::powerOfTwo(Value exponent) {
 // exp(x) = 2^k exp(r) with k = round(x / ln 2), |r| <= ln 2 / 2. The polynomial is that of Cephes'
 // expf (S. Moshier, netlib.org/cephes).
 Value ScalarMath::exp(Value x) {
-  // Above 89 the result is inf, below -104 it is 0. NaN fails both comparisons and stays NaN.
+  // x is clamped to [-104, 89]: exp(89) is inf and exp(-104) is 0 in f32. NaN stays NaN.
   Value high = constant(x, 89.0), low = constant(x, -104.0);
   Value above = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, x, high);
   x = arith::SelectOp::create(b, above, high, x);
@@ -158,8 +158,7 @@ Value ScalarMath::toBf16(Value x) {
   Type type = x.getType();
   Value bits = arith::BitcastOp::create(b, withElement(type, b.getI32Type()), x);
   Value upper = arith::ShRUIOp::create(b, bits, integer(bits, 16));
-  // Rounds to nearest, ties to even: adds half a unit of the last kept bit, less one if that bit is
-  // 0.
+  // Rounds to nearest, ties to even: adds 0x8000 if the last kept bit is 1, otherwise 0x7fff.
   Value odd = arith::AndIOp::create(b, upper, integer(bits, 1));
   Value rounded =
       arith::AddIOp::create(b, arith::AddIOp::create(b, bits, integer(bits, 0x7fff)), odd);

@@ -1,4 +1,4 @@
-// Computes functions of f32 by arithmetic without branches, where LLVM would call a library.
+// Computes functions of f32 without branches and without calls of a math library.
 #pragma once
 
 #include "mlir/IR/ImplicitLocOpBuilder.h"

@@ -86,8 +86,8 @@ public:
     if (isOn(kFusionKinds[2]) && arch && arch->hasWarpgroups())
       passes.addPass(createFoldSwigluPass());
   }
-  // Column reductions are split after fusion, which by then has moved all sums over rows that it
-  // can. cuBLASLt adds a bias only in the type of the result, so biases are rounded to this type.
+  // Column reductions are split after fusion, which moves some of them into other kernels. cuBLASLt
+  // adds a bias only in the type of the result, so biases are rounded to this type.
   void addFusionPasses(OpPassManager &passes) const override {
     passes.addPass(createSplitColumnReductionsPass());
     passes.addPass(createRoundBiasesPass());

@@ -10,18 +10,18 @@ namespace lmc::codegen {
 // L2 cache, which gives 5120 bytes per clock cycle (NVIDIA A100 whitepaper).
 static constexpr CudaChip kA100{108, 2048, 0, 40000000, 5120, 1};
 
-// H100 SXM: 132 SMs; 4096 bf16 FLOPs per clock cycle and SM (989 TFLOP/s at 1.83 GHz) by wgmma, of
-// which mma.sync reaches 62% (Luo et al., arXiv:2402.13499); 50 MB of L2 cache (NVIDIA H100
-// whitepaper). The L2 bandwidth is assumed to be the A100's. attentionShare = 0.85: 21 attention
-// kernels at 1.98 GHz took 0.69 to 0.99 of the predicted cycles. expertShare, expertGradShare: with
-// 64 experts and 131072 rows (all measured: bench/results, 2026-11-26).
+// H100 SXM: 132 SMs. Per clock cycle and SM, 4096 bf16 FLOPs by wgmma (989 TFLOP/s at 1.83 GHz),
+// and 62% of this by mma.sync (Luo et al., arXiv:2402.13499). 50 MB of L2 cache (NVIDIA H100
+// whitepaper); its bandwidth is assumed to be the A100's. attentionShare = 0.85: 21 attention
+// kernels at 1.98 GHz took 0.69 to 0.99 of the predicted cycles. expertShare and expertGradShare
+// were measured with 64 experts and 131072 rows. All measurements: bench/results, 2026-11-26.
 static constexpr CudaChip kH100{132, 0.62 * 4096, 4096, 50000000, 5120, 0.85, 0.98, 0.93};
 
 // B200: 148 SMs, no wgmma. All other numbers are assumed to equal the H100's.
 static constexpr CudaChip kB200{148, 0.62 * 4096, 0, 50000000, 5120, 0.85};
 
 // The limits per SM are from the CUDA C++ Programming Guide, "Technical Specifications per Compute
-// Capability". A GPU that has no CudaChip above gets that of an older GPU.
+// Capability". A GPU without a CudaChip above uses the CudaChip of an older GPU.
 llvm::ArrayRef<CudaArch> cudaArchs() {
   static const CudaArch archs[] = {
       {"sm_80", 80, 163 << 10, 164 << 10, 2048, 32, kA100},
@@ -50,8 +50,8 @@ const CudaArch *findCudaArch(llvm::StringRef name) {
   return nullptr;
 }
 
-// Each of an SM's four parts has a quarter of the registers. Units: 256 registers per warp; 128
-// bytes of shared memory per block, after 1 KiB for the system (CUDA's cuda_occupancy.h).
+// Each of an SM's four parts has a quarter of the registers. A warp takes units of 256 registers. A
+// block takes units of 128 bytes of shared memory, and 1 KiB for the system (cuda_occupancy.h).
 unsigned residentBlocks(const CudaArch &arch, unsigned threads, unsigned registers,
                         unsigned sharedBytes) {
   constexpr unsigned kRegistersPerPart = 65536 / 4, kParts = 4, kWarp = 32, kReserved = 1024;

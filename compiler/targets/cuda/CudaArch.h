@@ -15,9 +15,9 @@ struct CudaChip {
   double warpgroupFlops;     // FLOPs of wgmma on bf16, per clock cycle and SM; 0: no wgmma
   int64_t cacheBytes;        // size of the L2 cache
   double cacheBytesPerClock; // bandwidth of the L2 cache to all SMs together
-  // Attention by mma.sync: measured / predicted clock cycles (AttentionTiles.cpp); 1: not measured.
+  // Attention by mma.sync: measured / predicted cycles (AttentionTiles.cpp); 1: not measured.
   double attentionShare;
-  // Experts' products and gradients by wgmma: their FLOP/s / the library's; 1: not measured.
+  // Kernels for experts by wgmma: measured FLOP/s / FLOP/s of the library; 1: not measured.
   double expertShare = 1, expertGradShare = 1;
 };
 

@@ -46,8 +46,8 @@ Expected<std::vector<CudaCode>> compileCuda(std::vector<CudaKernel> kernels, llv
     unitOf.push_back(it->second);
   }
   {
-    // Parallel compiles gain little, because NVRTC's front end holds a lock: with CUDA 13.0, two
-    // threads need about 0.75 of the time of one.
+    // Parallel compiles gain little, because NVRTC's front end holds a lock. With CUDA 13.0, two
+    // threads need about 0.75 times as long as one thread.
     llvm::DefaultThreadPool pool(llvm::hardware_concurrency());
     for (Unit &unit : units)
       pool.async([&] { fill(unit, **nvrtc, arch, cache); });

@@ -46,13 +46,13 @@ static AttentionShape shapeOf(const cost::AttentionWork &work) {
 }
 
 // cuBLASLt uses tensor cores for bf16 only if all rows start at multiples of 16 bytes (cuBLAS
-// documentation, "Tensor Core Usage"), and not for f32.
+// documentation, "Tensor Core Usage"). It does not use them for f32.
 static bool usesTensorCores(const cost::GemmWork &work) {
   return work.input == DataType::F64 || (work.input == DataType::BF16 && work.unalignedRow == 0);
 }
 
-// Other bf16 is predicted like f32. With odd row lengths, cuBLAS was 26 to 280 times slower on an
-// A100 (PyTorch issues 106469 and 146817), and 1.4 times slower on an RTX 4090 (issue 181718).
+// Unaligned bf16 is predicted like f32. With odd row lengths, cuBLAS was 26 to 280 times slower on
+// an A100 (PyTorch issues 106469, 146817), and 1.4 times slower on an RTX 4090 (issue 181718).
 cost::Estimate CudaCostModel::gemm(const cost::GemmWork &work) const {
   auto priced = [&](const cost::GemmWork &work) {
     if (!work.experts)
@@ -77,7 +77,7 @@ cost::Estimate CudaCostModel::gemm(const cost::GemmWork &work) const {
   return estimate;
 }
 
-// Returns the measured FLOP/s of lmc's kernel / the library's without SwiGLU; 0: not measured.
+// Returns FLOP/s of lmc's kernel / FLOP/s of the library's product, as measured; 0: not measured.
 static double measuredShare(const cost::SwigluWork &work, const cost::DeviceSpec &spec) {
   const int64_t columns = work.backward ? work.product.n : work.product.n / 2;
   int64_t rows = 0; // rows of the nearest measurement
@@ -152,8 +152,8 @@ std::vector<cost::Estimate> CudaCostModel::attentionKernels(const cost::Attentio
   if (!isNew)
     return entry->second;
   const AttentionShape shape = shapeOf(work);
-  // The gradient needs the FLOPs of 5 matrix products. The kernels compute more, because they
-  // compute some products twice. Each gets a share of the FLOPs in proportion to its products.
+  // The gradient needs the FLOPs of 5 matrix products. The kernels compute some products twice, so
+  // they compute more FLOPs. A kernel's share of the needed FLOPs is proportional to its products.
   const double flops = cost::estimate(work, spec).flops;
   llvm::ArrayRef<AttentionPart> parts = partsOfAttention(work.backward);
   double products = 0;

@@ -74,9 +74,9 @@ std::string CudaEmitter::nameOf(unsigned argument) {
                            : "y" + std::to_string(argument - inputs);
 }
 
-// Returns true if every vector of `width` elements at `point` is aligned to its own size. An
-// argument starts at a multiple of 64 bytes. If it is a range of columns of a wider tensor, it
-// starts at a multiple of the number of these columns instead.
+// Returns true if every vector of `width` elements at `point` is aligned to the vector's size. An
+// argument starts at a multiple of 64 bytes. A range of C columns of a wider tensor starts at a
+// multiple of C elements instead.
 bool CudaEmitter::widthFits(unsigned argument, AffineMap point, unsigned width) {
   RankedTensorType type = typeOf(argument);
   if (argument < info.argPitches.size() && info.argPitches[argument] != 0) {
@@ -181,7 +181,7 @@ std::string &CudaEmitter::nameOfExpr(const CudaValue &made, const std::string &t
   return names[&cacheOf(made)][type + " " + made.expr.text];
 }
 
-// Returns `made` as a variable, which is printed unless its scope already has one of this value.
+// Returns `made` as a variable. Prints the variable, unless the scope has one with the same value.
 CudaValue CudaEmitter::name(Value value, AffineMap point, CudaValue made) {
   if (isSimple(made.expr) || isa<RankedTensorType>(value.getType()))
     return made;
@@ -254,7 +254,7 @@ CudaValue CudaEmitter::evalScalar(Value value, AffineMap point) {
   Operation *op = value.getDefiningOp();
   if (auto extractOp = dyn_cast<tensor::ExtractOp>(op))
     return extract(extractOp, point);
-  // Indices have 32 bits, except in arithmetic on values of type `index`, which have 64 bits.
+  // Indices have 32 bits, but values of MLIR's type `index` have 64 bits.
   auto asIndex = [&](linalg::IndexOp index, Type type) {
     CudaValue made = indexAt(point.getResult(index.getDim()));
     made.expr = {cudaType(type) + "(" + made.expr.text + ")"};
@@ -268,7 +268,7 @@ CudaValue CudaEmitter::evalScalar(Value value, AffineMap point) {
   return apply(op, point);
 }
 
-// Returns `value` as an operand of `user`. If it is computed in an outer scope, it gets a variable.
+// Returns `value` as an operand of `user`. A value of an outer scope gets a variable.
 CudaExpr CudaEmitter::inScope(Value value, AffineMap point, const CudaValue &user) {
   CudaValue made = eval(value, point);
   bool sameScope =
@@ -351,7 +351,7 @@ CudaValue CudaEmitter::extract(tensor::ExtractOp op, AffineMap point) {
 
 //===-- Addresses, loads and stores ---------------------------------------------------------===//
 
-// Returns an index as C++ text. `column` counts a row's elements over all dimensions of the row.
+// Returns the loop index of `dim` as C++ text. `column` is the number of an element within its row.
 std::string CudaEmitter::indexOfDim(unsigned dim) {
   if (dim < outerDims.size())
     return outerDims[dim];
@@ -398,7 +398,7 @@ std::string CudaEmitter::address(unsigned argument, RankedTensorType type, Affin
   std::string text = nameOf(argument);
   if (info.shape.flat && rank() > 0 && point == info.identity)
     return text + " + " + column;
-  // A tensor that spans fewer than 2^31 elements, with the gaps between rows, has 32-bit offsets.
+  // Offsets have 32 bits if the tensor, with gaps between its rows, spans fewer than 2^31 elements.
   bool wide = type.getRank() > 0 &&
               type.getDimSize(0) * info.strideOf(argument, type, 0) >= int64_t(1) << 31;
   for (unsigned i = 0; i < point.getNumResults(); ++i) {

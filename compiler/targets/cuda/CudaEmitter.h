@@ -51,7 +51,7 @@ struct CudaIndex {
   void add(const llvm::Twine &type, const llvm::Twine &name, const llvm::Twine &expr) {
     variables.push_back({type.str(), name.str(), expr.str()});
   }
-  // Prints the variables that occur in `body` or `also`, and the variables in their expressions.
+  // Prints the variables that `body` and the text `also` use, and those that these variables use.
   void print(CudaText &to, const CudaText &body, llvm::StringRef also) const;
 };
 
@@ -82,7 +82,7 @@ protected:
   CudaValue extract(mlir::tensor::ExtractOp op, mlir::AffineMap point);
   CudaValue load(mlir::BlockArgument input, mlir::AffineMap point,
                  llvm::ArrayRef<std::string> dynamic, bool late);
-  // Returns the expression that loads a row's vector. `key` is null if an index is computed.
+  // Returns the C++ expression that loads a vector of a row. `key` is null if an index was loaded.
   virtual std::string vectorOfRow(Key key, unsigned input, const std::string &name,
                                   const std::string &from) {
     return "load<" + std::to_string(width) + ">(" + from + ")";
@@ -103,14 +103,14 @@ protected:
 
   std::string indexText(mlir::AffineExpr expr);
   std::string indexOfDim(unsigned dim);
-  // Returns the address of the vector at `point`. `argument` counts inputs, then results.
+  // Returns the address of the vector at `point`. `argument` is an index into inputs, then results.
   std::string address(unsigned argument, mlir::RankedTensorType type, mlir::AffineMap point,
                       llvm::ArrayRef<std::string> dynamic = {});
   mlir::RankedTensorType typeOf(unsigned argument);
   unsigned argumentOf(const Output &output) { return inputs + output.result; }
   std::string nameOf(unsigned argument);
   std::string vectorType(mlir::Type element);
-  // Returns the current element in the loop over a vector's elements.
+  // In the loop over a vector's elements, returns the C++ expression of the current element.
   std::string elementOf(const std::string &vector) const {
     return vector + (width == 1 ? ".at[0]" : ".at[e]");
   }
@@ -121,7 +121,7 @@ protected:
   // Prints a loop over vectors around `body`, or only `body` if there is one vector.
   void loopOverChunks(CudaText &to, const CudaChunks &chunks, const CudaText &body);
   void printLoads(CudaText &to, const CudaChunks &chunks);
-  // If there is only one vector, takes the index variables out of `chunks`, for use by all bodies.
+  // If there is only one vector, moves its index out of `chunks`, so that all loop bodies share it.
   CudaIndex shareIndex(CudaChunks &chunks);
   void loopOverElements(CudaText &to, const CudaText &body);
   // Prints the code that computes results element by element and stores whole vectors.
@@ -152,7 +152,7 @@ protected:
   bool outerPerChunk = false;
   // True after a load of vectors with an index that depends on a reduction.
   bool lateLoad = false;
-  // Bytes that all loads so far read per vector. Loads that all rows share do not count.
+  // Bytes per vector that the loads so far read. Loads that are the same in all rows do not count.
   int64_t rowBytesLoaded = 0;
   GlobalBytes again; // traffic of CudaKernel::again
 
