@@ -30,7 +30,7 @@ std::string parameterOf(StringRef name, lm::VariableKind kind) {
   return name.drop_back(lm::stateName("", kind).size()).str();
 }
 
-// Returns a tensor of `variable`; sets only the fields that all tensors of the variable have.
+// Returns the plan's entry for a tensor of `variable`, with the fields that all its tensors have.
 std::unique_ptr<fb::VariableT> variableOf(plan_ir::VariableOp variable, std::string name,
                                           uint32_t slice, lm::InitAttr init) {
   auto entry = std::make_unique<fb::VariableT>();

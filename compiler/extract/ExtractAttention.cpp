@@ -11,7 +11,7 @@ using llvm::Twine;
 
 namespace lmc::extract {
 
-// `products` is the number of dot products per visible score (a pair of query and key).
+// `products` is the number of dot products that are computed per pair of a query and a visible key.
 template <typename Op>
 static Expected<Program> attentionOf(CommandProgram &to, const plan::Command &command, const Op &op,
                                      bool isGradient, double products) {

@@ -38,7 +38,7 @@ public:
     add(name, slice, /*isInput=*/false);
     count(slice);
   }
-  // Adds a result that is rounded, unlike its reference in f64.
+  // Adds a result whose type is less precise than its reference, which has f64.
   void result(StringRef name, uint32_t slice) {
     exact(name, slice);
     program.arrays.back().allowRoundingTo(program.arrays.back().type);
@@ -77,7 +77,7 @@ private:
   const plan::Plan &plan;
 };
 
-// Adds to a command's program what ground/plan/commands.toml does not state.
+// Adds to `made` what its command needs beyond ground/plan/commands.toml.
 void complete(TableProgram &, const auto &) {}
 void complete(TableProgram &made, const plan::Route &) {
   made.program.reference += "\n" + textOf("router");
@@ -114,7 +114,7 @@ public:
     add(left, whole ? int64_t(product.a()) : -1, true);
     add("weight", whole ? int64_t(product.b()) : -1, true);
   }
-  // Adds a result. Values on the way to it are rounded to bf16 several times.
+  // Adds a result. The kernel rounds values to bf16 several times before it stores the result.
   void result(StringRef name, uint32_t slice, bool isInput = false) {
     add(name, slice, isInput);
     program.arrays.back().relative = program.arrays.back().absolute = 0x1p-6;

@@ -59,7 +59,7 @@ static std::string indexNames(int64_t rank, StringRef prefix, StringRef type = "
   return llvm::join(names, ", ");
 }
 
-// Returns the C++ text of the row-major index of the element at the indices PREFIX0, PREFIX1, ...
+// Returns C++ text: the row-major index of the element with the indices PREFIX0, PREFIX1, ...
 static std::string flatIndex(ArrayRef<int64_t> shape, StringRef prefix) {
   std::string flat = "0";
   for (auto [i, extent] : llvm::enumerate(shape))
@@ -294,8 +294,8 @@ void Printer::elementwise(OpResult tensor, linalg::GenericOp generic) {
   function(tensor, code + "    return double(" + names[yielded] + ");\n");
 }
 
-// Prints the function of a reduction's result: acc = init, then acc = body(acc) in loops over the
-// reduced dimensions. A map stores the elements, so that each is computed only once.
+// Prints the function that returns an element of a reduction's result: acc = init, then acc =
+// body(acc) in loops over the reduced dimensions. A map keeps elements that were computed before.
 void Printer::reduction(OpResult tensor, linalg::GenericOp generic) {
   unsigned number = tensor.getResultNumber();
   OpOperand *init = generic.getDpsInitOperand(number);
@@ -325,7 +325,7 @@ void Printer::reduction(OpResult tensor, linalg::GenericOp generic) {
   function(tensor, code + formatv("    return {0}[flat] = acc;\n", memo).str());
 }
 
-// Prints the function of a tensor.insert_slice. It returns an element of the inserted tensor if the
+// Prints the function of a tensor.insert_slice: it returns inserted elements inside the slice.
 void Printer::part(tensor::InsertSliceOp insert) {
   SmallVector<std::string> inside, indices;
   llvm::SmallBitVector dropped = insert.getDroppedDims();

@@ -1,4 +1,4 @@
-// The contents of an extracted program (ExtractKernel.h).
+// An extracted program (ExtractKernel.h) in parts, and how they become one text.
 #pragma once
 
 #include "compiler/cost/PlanCost.h"
@@ -30,7 +30,7 @@ inline bool isInclude(llvm::StringRef line) { return line.trim().starts_with("#i
 
 inline const char *boolText(bool value) { return value ? "true" : "false"; }
 
-// A tensor of the program, which prints it as a host::Array (compiler/extract/text/harness.cu).
+// A tensor of the program. The program declares it as a host::Array (text/harness.cu).
 struct Array {
   std::string name;
   const char *type; // name of a host::Type, such as "BF16"
@@ -41,8 +41,8 @@ struct Array {
   bool isPositive = false;
   double relative = 0, absolute = 0; // tolerance: Expected::compare in harness.cu
 
-  // Sets the allowed difference between this result and its reference, which is in f64. `precision`
-  // is the least precise type to which values on the way to the result are rounded.
+  // Sets the allowed error of this result; its reference has f64. `precision` is the least precise
+  // type to which the kernel rounds the result or values before it.
   void allowRoundingTo(llvm::StringRef precision);
   std::string print() const;
 };

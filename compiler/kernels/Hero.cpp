@@ -230,7 +230,7 @@ private:
     return success();
   }
 
-  // Returns the op that combines the accumulator of the reduction `value` with its term.
+  // Returns the op in the body of `value`'s reduction that combines the accumulator with the term.
   FailureOr<Operation *> combinerOf(OpResult value) {
     auto generic = cast<linalg::GenericOp>(value.getOwner());
     unsigned number = value.getResultNumber();
@@ -408,7 +408,6 @@ private:
       return fail("sums of blocks of rows need rows of one dimension");
     unsigned number = value.getResultNumber();
     OpOperand *init = generic.getDpsInitOperand(number);
-    // The loops that are not reduced.
     SmallVector<AffineExpr> kept, loopExprs;
     for (unsigned i = 0; i <= blocks.block; ++i)
       kept.push_back(getAffineDimExpr(i, context));

@@ -148,9 +148,9 @@ mlir::AffineMap readPoint(mlir::linalg::GenericOp generic, mlir::OpOperand *oper
 llvm::Expected<RegionInfo> analyzeRegion(kern::Hero hero, mlir::Block &body);
 llvm::Expected<RegionInfo> analyzeKernel(kern::KernelOp kernel);
 
-// Returns true if result number `result` of `body` may use the buffer of input number `input`,
-// which has the same layout. No work item and no pass may read an element of the input after this
-// element of the result is written.
+// Returns true if result number `result` of `body` may overwrite input number `input`, which has
+// the same layout. The kernel must not read an element of the input after it has written this
+// element of the result.
 bool mayShareBuffer(const RegionInfo &info, mlir::Block &body, unsigned result, unsigned input);
 
 } // namespace lmc::codegen

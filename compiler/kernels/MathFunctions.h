@@ -9,7 +9,7 @@ struct MathFunction {
   mlir::TypeID op;
   // The name of the f64 function in C's <math.h> and in CUDA. The f32 function has an "f" added.
   llvm::StringRef name;
-  // C++ text of op(x) for checks on the host, with {0} for x; "" means std::NAME(x).
+  // The op as C++ text for checks on the host. {0} stands for x. "" stands for std::NAME(x).
   llvm::StringRef host;
   // True if CPU code calls libm for the op. Otherwise LLVM has instructions for it, or the compiler
   // pass kern-lower-kernels replaces it. This pass always replaces exp, log and tanh of f32.

@@ -25,7 +25,7 @@ struct GlobalBytes {
   uint64_t read = 0, written = 0;
 };
 
-// The generated code of a plan's kernels and commands, in the form of the plan file (plan.fbs).
+// The code and the kernels of a plan, in the form of the plan file (plan.fbs).
 class TargetCode {
 public:
   virtual ~TargetCode() = default;
@@ -95,9 +95,9 @@ public:
 
   // Returns true if `device` has the form of a target.device; checkDevice may still refuse it.
   virtual bool isDevice(llvm::StringRef device) const = 0;
-  // Returns the form of the devices' names, for errors: "cuda:sm_XY, such as cuda:sm_90a".
+  // Returns how devices of this target are named, for errors: "cuda:sm_XY, such as cuda:sm_90a".
   virtual llvm::StringRef devices() const = 0;
-  // Fails if no code can be generated for the job's device; the error names the possible devices.
+  // Returns an error if this target cannot make code for the device; the error lists all devices.
   virtual llvm::Error checkDevice(const TargetConfig &job) const = 0;
   // Returns the name of the target in a plan: "cpu:x86-64-v3". Fails for an unknown CPU.
   virtual llvm::Expected<std::string> planTarget(const TargetConfig &job) const = 0;
@@ -108,24 +108,24 @@ public:
   // `device` is the value of target.device. `isOn` tells whether a kind of fusion is enabled.
   virtual void addModelPasses(mlir::OpPassManager &passes, llvm::StringRef device,
                               llvm::function_ref<bool(llvm::StringRef)> isOn) const {}
-  // Adds the target's compiler passes that change fusions before equal fusions become one kernel.
+  // Adds the target's compiler passes that change fusions. Later, equal fusions become one kernel.
   virtual void addFusionPasses(mlir::OpPassManager &passes) const {}
   // Returns the type of the scratch memory that the command of the kern op `op` needs; null if
   // none. A matrix product gets at most `gemmBytes` bytes (DeviceSpec::gemmWorkspaceBytes).
   virtual mlir::RankedTensorType scratchOf(mlir::Operation *op, uint64_t gemmBytes) const {
     return {};
   }
-  // Returns the alignment in bytes of a plan's buffers, a power of two; by default a cache line.
+  // Returns the alignment of a plan's buffers in bytes: a power of two, by default a cache line.
   virtual uint64_t bufferAlignment() const { return 64; }
   // Returns true if the runtime runs collectives along both axes of the mesh at the same time.
   virtual bool runsAxesAtOnce() const { return false; }
-  // Returns the multiple to which rows of matrices of this dtype are padded to save time; 1: never.
+  // Returns the number of elements to whose multiples rows of this dtype are padded; 1: no padding.
   virtual int64_t paddedMultiple(DataType dtype) const { return 1; }
   // Registers the compiler passes in the target's folder, for lmc-opt.
   virtual void registerPasses() const {}
 
-  // Generates code for `plan`, a module in the plan dialect with its kern.kernel ops. The folder
-  // `cache` keeps compiled kernels, unless it is "". Errors are reported at the ops.
+  // Generates code for `plan`, a module with kern.kernel ops and ops of the plan dialect. If
+  // `cache` is not "", this folder keeps compiled kernels. Reports errors at the ops.
   virtual mlir::FailureOr<std::unique_ptr<TargetCode>>
   generate(mlir::ModuleOp plan, const TargetConfig &job, const std::string &cache) const = 0;
   // Returns the default folder of compiled kernels; "" if the target has none.
@@ -146,7 +146,7 @@ public:
 
   // Returns true if the generated code states the resources of kernels (registers, occupancy).
   virtual bool reportsResources() const { return false; }
-  // Returns the occupancy of a kernel with `grid` in a plan for `planTarget`; nothing if unknown.
+  // Returns the occupancy of a kernel with `grid` in a plan for `planTarget`; nullopt if unknown.
   virtual std::optional<Occupancy> occupancy(llvm::StringRef planTarget,
                                              const TargetCode::Grid &grid) const {
     return std::nullopt;
@@ -161,7 +161,7 @@ llvm::ArrayRef<const Target *> targets();
 // Returns the target of a device or plan ("cuda:sm_90a", "cpu:x86-64-v3"); null if there is none.
 const Target *findTarget(llvm::StringRef device);
 
-// Returns Target::costModel of the target of `device`, or a model of the spec alone.
+// Returns Target::costModel of the device's target. Without such a target, returns CostModel(spec).
 std::unique_ptr<cost::CostModel> costModelOf(llvm::StringRef device, cost::DeviceSpec spec);
 
 // Succeeds if a target accepts this target.device. Error: "it must be cpu or cuda:sm_XY".

@@ -24,7 +24,7 @@ struct Level {
   const char *holds; // a description, for error messages
   // The allowed dialects ("kern") and single ops ("lm.load"). All other ops are errors.
   std::vector<StringRef> allowed;
-  // Ops that are errors although their dialect is allowed.
+  // Single ops that are errors, although `allowed` has their dialect.
   std::vector<StringRef> forbidden = {};
 };
 
@@ -72,7 +72,7 @@ static uint64_t extentOf(RankedTensorType type, uint64_t rows, uint64_t pitch) {
   return pitch == 0 || rows == 0 ? bytes : (rows - 1) * pitch + bytes / rows;
 }
 
-// Reports a slice or variable that is not inside its arena, or inside the variable it refers to.
+// Checks that slices and variables lie within their arenas, and references within their variables.
 static LogicalResult verifyPlaces(ModuleOp module) {
   llvm::StringMap<uint64_t> arenas, variables; // bytes by name
   for (auto arena : module.getOps<plan_ir::ArenaOp>())

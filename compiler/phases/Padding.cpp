@@ -63,7 +63,7 @@ static double mlpSeconds(const Config &config, const cost::CostModel &model, int
   return layer * double(config.model.numHiddenLayers) * timesPerStep(config.training);
 }
 
-// Returns the number of bytes of all state per element of a weight.
+// Returns the bytes of parameter, compute copy, gradient and moments for one element of a weight.
 static double stateBytes(const Config &config) {
   const double master = config.training.computeDType == DataType::F64 ? 8 : 4;
   const double copy = config.training.computeDType == DataType::BF16 ? 2 : 0;

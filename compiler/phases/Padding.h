@@ -17,7 +17,7 @@ struct PaddedSize {
   // Predicted seconds that a rank spends per optimizer step in the matrix products with this size:
   // padded and unpadded. Absent without a device spec.
   std::optional<double> seconds, unpaddedSeconds;
-  // Bytes of padding in all parameters and their state, before ranks divide the state.
+  // Bytes that padding adds to all parameters, gradients and moments, summed over all ranks.
   double addedBytes = 0;
 
   bool isPadded() const { return padded != size; }

@@ -45,11 +45,11 @@ llvm::StringRef lmc::recomputeModeName(RecomputeMode mode) {
   return kRecomputeModes[mode == RecomputeMode::Auto ? 0 : size_t(mode)];
 }
 
-// Kinds of fusion that have a compiler pass of their own before the fusion phase.
+// Kinds of fusion that a compiler pass performs before the fusion phase.
 static constexpr StringRef kMergedLinears = "linears", kFlatState = "state";
 
-// Returns true if only compiler passes of targets perform this kind of fusion. A job for another
-// target may still disable it.
+// Returns true if targets' own compiler passes perform this kind of fusion. A job may disable it
+// even if its target lacks it.
 static bool isKindOfTargets(StringRef kind) {
   return llvm::any_of(codegen::targets(), [&](const codegen::Target *target) {
     return llvm::is_contained(target->fusionKinds(), kind);
@@ -112,8 +112,8 @@ static OverlapPassOptions overlapOf(const DistributedConfig &distributed) {
   return {.gathers = isOn, .reductions = isOn && distributed.overlap != "gathers"};
 }
 
-// Adds the compiler passes of a phase; without `checks`, omits those that only check. The comments
-// explain only the order of the passes.
+// Adds the compiler passes of a phase. If `checks` is false, omits passes that only check. The
+// comments below explain only why the passes have this order.
 void PhaseRunner::addPasses(Phase phase, bool checks, FusionReport &fusions, PassManager &passes) {
   auto isOn = [&](StringRef kind) { return !llvm::is_contained(options.disableFusion, kind); };
   const codegen::Target &target = *codegen::findTarget(config.target.device);
@@ -126,7 +126,7 @@ void PhaseRunner::addPasses(Phase phase, bool checks, FusionReport &fusions, Pas
     if (padding.vocabulary.isPadded())
       passes.addPass(
           createPadVocabularyPass(PadVocabularyPassOptions{padding.vocabulary.multiple}));
-    // Padding comes before merging, because it adds rows at the end of each separate matrix.
+    // Padding adds rows at the end of each matrix, so it comes before matrices are merged.
     if (padding.intermediate.isPadded())
       passes.addPass(
           createPadIntermediatePass(PadIntermediatePassOptions{padding.intermediate.multiple}));
@@ -140,7 +140,7 @@ void PhaseRunner::addPasses(Phase phase, bool checks, FusionReport &fusions, Pas
           config.distributed.replicateRanks(), config.distributed.shardRanks(),
           config.distributed.expertParallel, config.distributed.expertCapacity}));
     passes.addPass(createAutodiffPass());
-    // Ranks divide the parameters first, so that the optimizer sees only a rank's pieces.
+    // Each rank gets its pieces of the parameters first. So the optimizer sees only these pieces.
     passes.addPass(createShardStatePass(shardingOf(config)));
     // Gradients can accumulate only after differentiation has created them.
     passes.addPass(createAccumulateGradientsPass(
@@ -169,7 +169,7 @@ void PhaseRunner::addPasses(Phase phase, bool checks, FusionReport &fusions, Pas
         config.distributed.reshardAfterForward == "no" ? config.model.numHiddenLayers : 0}));
     break;
   case Phase::Fusion:
-    // These passes come after the memory phase, because recompute options name ops of the model.
+    // Recompute options name ops of the model. So these passes come after the memory phase.
     target.addModelPasses(passes, config.target.device, isOn);
     passes.addPass(createConvertLmPass());
     passes.addPass(createFormFusionsPass(
@@ -191,7 +191,7 @@ void PhaseRunner::addPasses(Phase phase, bool checks, FusionReport &fusions, Pas
         {options.reuseMemory, target.name().str(), gemmWorkspaceBytes, /*attach=*/checks}));
     // Packing needs the buffers of all functions, because the functions share the arenas.
     passes.addPass(createPackArenasPass({options.reuseMemory, target.bufferAlignment()}));
-    // A command names its operands by their offsets, which the previous pass chose.
+    // The commands need the buffers' offsets, which the previous pass chose.
     passes.addPass(createEmitCommandsPass(EmitCommandsPassOptions{/*keepTensors=*/checks}));
     // The check compares a function's tensors with its commands. Only here the IR has both.
     if (checks)

@@ -32,7 +32,7 @@ struct CompileOptions {
   Phase compileTo = Phase::Emit;
   // If false, the plan has no code: it is complete for reports, but lmc-run refuses it.
   bool withCode = true;
-  // The folder of compiled kernels; with "" nothing is cached.
+  // The folder that keeps compiled kernels for later compiles; "" for none.
   std::string kernelCache;
   std::string dumpDirectory; // folder for files such as "05.fusion.mlir", one per phase; "": none
   std::vector<std::string> printIrAfter; // names of passes ("kern-form-fusions")
@@ -101,7 +101,7 @@ mlir::LogicalResult verifyLevel(Phase phase, mlir::ModuleOp module);
 std::string phaseTable(Phase phase, mlir::ModuleOp module, const nlohmann::json &reports,
                        const FusionReport &fusions);
 
-// Adds `fusions` to the lists "formed" and "refused" of a report "fusion" (docs/explain.md).
+// Appends `fusions` to the lists "formed" and "refused" of the report "fusion" (docs/explain.md).
 void addNotes(const FusionReport &fusions, nlohmann::json &report);
 
 // Returns the sum of the bytes of all arenas of a module after the buffers phase.

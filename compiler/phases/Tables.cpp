@@ -83,7 +83,7 @@ static StringRef introduction(Phase phase) {
 
 static std::string bytesText(uint64_t bytes) { return readableBytes(double(bytes)); }
 
-// Adds the number and the bytes of the variables of each kind, without variables inside a storage.
+// Adds the number and the bytes of the variables of each kind, except variables inside a storage.
 static void addState(ModuleOp module, std::string &text) {
   struct Kind {
     unsigned variables = 0;
@@ -184,7 +184,7 @@ static void addCommand(size_t number, Operation *command, std::string &text) {
   text += "\n";
 }
 
-// Adds two lists: of a function's slices, in the order of their first writes, and of its commands.
+// Lists a function's slices in the order of their first writes, and then its commands.
 static void addSlices(plan_ir::FunctionOp function, std::string &text) {
   SmallVector<Operation *> commands;
   SmallVector<plan_ir::SliceOp> slices;

@@ -64,8 +64,8 @@ json breakdown(const plan::Plan &plan, const MemoryTimeline &timeline) {
   return categories;
 }
 
-// Returns the memory budget in bytes: the one that the compiler recorded in the plan, else the
-// job's memory.budget, else all memory of the device that a plan may use.
+// Returns the memory budget in bytes: the plan's memory_budget, or else the job's memory.budget, or
+// else all memory of the device that plans may use.
 uint64_t budgetOf(const plan::Plan &plan, const cost::DeviceSpec &spec) {
   uint64_t budget = plan.memory_budget();
   std::string_view text = cost::settingOf(plan, "memory.budget");
@@ -84,7 +84,7 @@ json hostCopyReport(const plan::Plan &plan) {
   if (!isSet("checkpoint.background", "false") ||
       !(isSet("checkpoint.interval", "0") || isSet("checkpoint.export_interval", "0")))
     return nullptr;
-  // `rank`: the maximum of a rank's bytes; `node`: the sum over all ranks of the first node.
+  // Bytes in the first node: `rank` is the maximum over its ranks, `node` is their sum.
   uint64_t rank = 0, node = 0;
   for (uint64_t r = 0; r < std::max<uint64_t>(plan.devices_per_node(), 1); ++r) {
     const uint64_t bytes = stateCopyBytes(plan, r);
@@ -274,7 +274,7 @@ public:
          const std::string &overlap)
       : plan(plan), function(function), cost(cost), overlap(overlap) {}
 
-  // Adds the seconds of computation beside a collective: [0] forward pass, [1] backward pass.
+  // seconds[0] (forward) and seconds[1] (backward) grow by the time of computation beside `of`.
   void addHidden(const cost::CollectiveTime &of, std::array<double, 2> &seconds) const {
     for (unsigned c = of.command; c < cost.commands.size(); ++c) {
       if (!computes(c))
@@ -310,7 +310,7 @@ public:
   }
 
 private:
-  // Appends the cause: the job's setting of distributed.overlap, or the memory budget.
+  // Adds the cause to `what`: distributed.overlap if the job sets it, otherwise the memory budget.
   std::string why(const std::string &what) const {
     const bool isOwn = cost::settingOf(plan, "distributed.overlap") != "auto";
     return what + (isOwn ? ": distributed.overlap" : ": budget");
@@ -349,7 +349,7 @@ json axisSpeedsOf(const plan::Plan &plan) {
   return speeds;
 }
 
-// Returns the collectives of an optimizer step. Collectives that are equal in all members of
+// Returns the collectives of an optimizer step. Collectives that differ in no member of the struct
 // `Collective` share one entry. `overlap` is "yes", "gathers" or "no".
 json commReport(const plan::Plan &plan, const cost::PlanCost &cost, const std::string &overlap) {
   struct Collective {
@@ -376,7 +376,7 @@ json commReport(const plan::Plan &plan, const cost::PlanCost &cost, const std::s
       const plan::Command &command = *function.commands()->Get(time.command);
       const plan::Collective &body = *command.body_as_Collective();
       const cost::Estimate &estimate = cost.functions[f].commands[time.command];
-      // Drops the number of the unit: "weights/unit.3" becomes "weights".
+      // Removes the number of the unit: "weights/unit.3" becomes "weights".
       std::string source = text(command.source());
       source = body.axis() == plan::Axis::Expert ? "experts" : source.substr(0, source.find('/'));
       const Collective key{

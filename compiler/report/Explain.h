@@ -37,7 +37,7 @@ std::string explainText(const nlohmann::json &report, const ExplainSections &req
 std::string fusionsText(const nlohmann::json &fusions);
 std::string recomputeText(const nlohmann::json &recompute);
 
-// Prints the section `hints`: changes with which a job would fit the memory; "" for an empty list.
+// Prints the section `hints`: settings with which the job would fit the memory. "" if none.
 std::string hintsText(const nlohmann::json &hints);
 
 // Prints the section `scale`: a table with a row per number of devices and strategy.
@@ -61,9 +61,9 @@ std::string htmlReport(const plan::Plan &plan, const nlohmann::json &report,
 // by category. Times are in microseconds and never decrease.
 nlohmann::json traceJson(const plan::Plan &plan, const cost::DeviceSpec &spec);
 
-// Returns the error message for a plan that needs more than `budget` bytes: "PATH: error: ...", and
-// indented lines with the bytes by category and by buffer. `smallestBudget` is the minimum number
-// of bytes with which the job would compile.
+// Returns the error message for a plan that needs more than `budget` bytes. "PATH: error: ..." and
+// indented lines give the bytes by category and by buffer. `smallestBudget` is the fewest bytes
+// with which the job would compile.
 std::string budgetError(const plan::Plan &plan, const std::string &path, uint64_t budget,
                         uint64_t smallestBudget);
 

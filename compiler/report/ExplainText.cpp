@@ -87,7 +87,7 @@ struct FoldedFusions {
   }
 };
 
-// Groups the entries of a list with the same text key(entry). Groups with the most bytes first.
+// Groups entries that have an equal key(entry). The group with the most bytes comes first.
 template <typename Key> std::vector<FoldedFusions> folded(const json &entries, const Key &key) {
   std::map<std::string, FoldedFusions> byKey;
   for (const json &entry : entries)
@@ -338,7 +338,7 @@ public:
       }
     }
     if (!layers.empty()) {
-      // Lists runs of layers with the same option as "LAYERS: OPTION": "0-11: 2, 12-15: 0".
+      // Lists layers with the same option in a row: "0-11: 2" is option 2 of layers 0 to 11.
       std::string runs;
       for (size_t first = 0; first < layers.size();) {
         size_t last = first;

@@ -63,7 +63,7 @@ inline std::vector<const nlohmann::json *> kernelsByTime(const nlohmann::json &r
   return kernels;
 }
 
-// Returns the number of layers that take option `index`, from the list `layers` in "recompute".
+// Returns the number of layers with option number `index`. `layers` is a list of "recompute".
 inline size_t takersOf(const nlohmann::json &layers, size_t index) {
   return size_t(std::ranges::count_if(layers, [&](const nlohmann::json &choice) {
     return choice.is_number() && choice.get<size_t>() == index;

@@ -247,7 +247,6 @@ private:
         }
         if (highest == 0)
           continue;
-        // Bytes are constant during a command, so only the corners of the outline are printed.
         auto corners = [&](const std::vector<double> &level, bool backwards) {
           std::string path;
           size_t n = part.commands;
@@ -342,7 +341,7 @@ private:
     add("<text class=\"title\" x=\"8\" y=\"16\">{}</text>", backward ? "forward" : "");
     if (backward)
       add("<text class=\"title\" x=\"{:.0f}\" y=\"16\">backward</text>", graph.backwardX);
-    // Edges of kept values are drawn first, so that all other edges are on top of them.
+    // Draws edges of kept values first, so that other edges hide them where they cross.
     for (bool kept : {true, false})
       for (const GraphEdge &edge : graph.edges) {
         if (edge.kept != kept)

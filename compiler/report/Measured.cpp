@@ -67,7 +67,7 @@ static json entryOf(double measured, double predicted) {
           {"ratio", predicted > 0 ? json(measured / predicted) : json()}};
 }
 
-// Sorts entries by the measured minus the predicted seconds per step, largest first.
+// Sorts entries by |measured - predicted| seconds per optimizer step, largest first.
 static json sorted(std::vector<json> entries) {
   std::ranges::stable_sort(entries, std::ranges::greater(), [](const json &entry) {
     return std::abs(entry["seconds"].get<double>() - entry["predicted_seconds"].get<double>()) *

@@ -12,7 +12,7 @@ using nlohmann::json;
 
 namespace lmc {
 
-// Measured traces (runtime/step/StepTrace.cpp) use another process id, so that a viewer can show a
+// Measured traces (runtime/step/StepTrace.cpp) have another process id. So a viewer can show a
 // measured and a predicted trace together.
 constexpr int kProcess = 1;
 

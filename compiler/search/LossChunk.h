@@ -24,8 +24,8 @@ struct LossChunk {
   double seconds = 0;            // PlanMeasures::otherSeconds
 };
 
-// Returns the chunk size of the first loss of a module and the bytes of the chunk's logits.
-// `tokens` is 0 if the module has no loss. The module must not have passed the fusion phase.
+// Returns the chunk size of a module's first loss, and the bytes of the logits of a chunk. `tokens`
+// is 0 if the module has no loss. Only for modules before the fusion phase.
 LossChunk lossChunkOf(mlir::ModuleOp module);
 
 // Returns the candidates for the tokens per chunk of the loss, smallest first: powers of two from
@@ -41,8 +41,8 @@ std::vector<int64_t> lossChunkSizes(mlir::ModuleOp module);
 // Sets the tokens per chunk of every loss to `tokens`, or to all tokens if there are fewer.
 void setLossChunk(mlir::ModuleOp module, int64_t tokens);
 
-// Returns the report "loss_chunk" of a plan (docs/explain.md). `tokensPerStep` is the number of
-// tokens per optimizer step on one device.
+// Returns the report "loss_chunk" of a plan (docs/explain.md). `tokensPerStep` is per optimizer
+// step and device.
 nlohmann::json lossChunkNotes(const LossChunk &taken, llvm::ArrayRef<LossChunk> candidates,
                               int64_t tokensPerStep);
 

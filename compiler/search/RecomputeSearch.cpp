@@ -29,7 +29,7 @@ static constexpr int kCandidates = 32;
 // kSlackBytes is a lower bound of the bytes of the candidate's plan.
 static constexpr uint64_t kSlackBytes = 64 << 10;
 
-// If head and loss need less than this share of the layers' peak, the plan's peak is at a layer.
+// The peak is at a layer if head and loss need less than this share of the layers' peak bytes.
 static constexpr double kFarBelow = 0.95;
 
 //===-- Candidates --------------------------------------------------------------------------===//
@@ -45,8 +45,8 @@ static RecomputeCandidate candidateOf(const RecomputeChoiceProblem &problem,
   };
   const auto &border = positions.border.empty() ? problem.kinds : positions.border;
   const auto &last = positions.border.empty() ? problem.kinds : positions.last;
-  // Sums by kind and option, not by layer. So two choices with the same number of layers per option
-  // have exactly the same sum, without differences by rounding.
+  // The sums go over kinds and options instead of layers. So rounding is equal in two choices that
+  // have the same number of layers per option.
   std::map<std::pair<size_t, size_t>, int64_t> counts, borders;
   uint64_t held = 0, most = 0;
   for (size_t layer = 0; layer < count; ++layer) {
@@ -66,8 +66,8 @@ static RecomputeCandidate candidateOf(const RecomputeChoiceProblem &problem,
   for (const auto &[of, number] : borders)
     candidate.seconds += double(number) * (border[of.first][of.second].seconds -
                                            problem.kinds[of.first][of.second].seconds);
-  // Makes the lower bound a little smaller than the prediction, because alignment and the first and
-  // last layers of a plan may differ from those of a probe.
+  // The lower bound is a little less than the prediction, because probes are not exact: in a plan,
+  // alignment and the first and last layers may differ.
   uint64_t workspace = std::max(most, problem.headAndLossBytes + held);
   candidate.isAtLayer = double(problem.headAndLossBytes + held) < kFarBelow * double(most);
   workspace -= std::min(workspace, positions.border.empty() ? 0 : workspace / 256 + kSlackBytes);
@@ -138,9 +138,9 @@ std::vector<RecomputeCandidate> lmc::recomputeCandidates(const RecomputeChoicePr
                                                          ArrayRef<LossChunk> chunks) {
   if (chunks.empty())
     return candidatesOf(choicesOf(problem, steps), problem, positions);
-  // If head and loss need more bytes than the backward pass of any layer, every peak is at the
-  // loss. If they need fewer bytes than the last layer, every peak is at a layer. In both cases all
-  // chunk sizes lead to the same choices.
+  // If head and loss need more bytes than the backward pass of any layer, every plan has its peak
+  // at the loss. If they need fewer bytes than the last layer, the peak is at a layer. In both
+  // cases the choices do not depend on the chunk size.
   uint64_t mostTransient = 0, leastLast = problem.layers.empty() ? 0 : UINT64_MAX;
   for (const std::vector<LayerOption> &kind : problem.kinds)
     for (const LayerOption &option : kind)
@@ -150,8 +150,8 @@ std::vector<RecomputeCandidate> lmc::recomputeCandidates(const RecomputeChoicePr
       leastLast = std::min(leastLast, option.transientBytes);
   std::optional<std::set<std::vector<int>>> atTheLoss, atALayer;
   std::vector<RecomputeCandidate> all;
-  // If the peak is at a layer, all chunk sizes lead to the same bytes, so only the fastest one is a
-  // candidate.
+  // If the peak is at a layer, all chunk sizes need the same bytes. Then only the fastest chunk
+  // size is a candidate.
   std::map<std::vector<int64_t>, size_t> ofLayers; // indices in `all`, by options
   for (const LossChunk &chunk : chunks) {
     RecomputeChoiceProblem same = problem;
@@ -218,8 +218,8 @@ FailureOr<RecomputeOptions> lmc::recomputeOptionsOf(ModuleOp start, const Config
   });
 }
 
-// Returns the index of the kind's first option that equals `option` in the ops that it recomputes
-// and in whether it keeps weights.
+// Returns the index of the kind's first option that recomputes the same ops as `option`, and keeps
+// weights if `option` does.
 static size_t sameAs(const RecomputeKind &kind, size_t option) {
   size_t first = 0;
   while (kind.options[first].recomputed != kind.options[option].recomputed ||
@@ -244,9 +244,9 @@ static std::vector<std::vector<size_t>> distinctOptions(const RecomputeOptions &
 // has two neighbours with its own option, like most layers of a plan.
 static constexpr size_t kRun = 3;
 
-// Returns choices for probes. In them every distinct option of every kind occurs in at least one
-// run: kRun consecutive layers of this kind, or all if it has fewer. Layers that are left over at
-// the end take the option of the last run.
+// Returns choices for probes. A run is kRun consecutive layers of one kind with the same option, or
+// all layers of the kind if it has fewer. Every distinct option occurs in at least one run. Layers
+// after the last run take its option.
 static std::vector<std::vector<int64_t>> probeChoices(const RecomputeOptions &options) {
   std::vector<std::vector<size_t>> distinct = distinctOptions(options);
   std::vector<size_t> runs(distinct.size()); // per kind: number of runs in a choice
@@ -372,7 +372,7 @@ static size_t withoutWeights(const RecomputeKind &kind, size_t option) {
   return kind.options[option].keepsWeights ? option - kind.options.size() / 2 : option;
 }
 
-// Returns true if all layers of a kind recompute the same ops.
+// Returns true if layers of the same kind always recompute the same ops.
 static bool recomputesAlike(ArrayRef<int64_t> choice, const RecomputeOptions &options) {
   std::vector<std::optional<size_t>> known(options.kinds.size());
   for (auto [kind, option] : llvm::zip_equal(options.layers, choice)) {
@@ -432,8 +432,8 @@ FailureOr<RecomputeOptions> RecomputeSearch::optionsOf(ModuleOp module) const {
   return options;
 }
 
-// Decides whether it is worth measuring the options that keep weights. On a short model, compares
-// the first option of each layer with its twin that keeps weights.
+// Decides if options that keep weights are worth measuring. For this, compares the first option of
+// each layer with its twin that keeps weights, on a short model.
 LogicalResult RecomputeSearch::probeKeptWeights() {
   FailureOr<Probed> model = probed(kRun);
   if (failed(model))
@@ -519,11 +519,11 @@ FailureOr<PlanMeasures> RecomputeSearch::compiled(const Probe &probe) const {
   return made;
 }
 
-// Returns the measures of each element of `probes`, in the same order. Probes that were not
-// measured before are compiled in parallel, by threads of the MLIR context.
+// Returns the measures of each probe, in the order of `probes`. Threads of the MLIR context compile
+// in parallel those probes that have no measures yet.
 FailureOr<std::vector<PlanMeasures>> RecomputeSearch::measure(ArrayRef<Probe> probes) {
-  // A key is the options of a probe's layers and its chunk size. The number of options tells apart
-  // the models. Indices of options stay the same when twins are appended.
+  // The key is the options of a probe's layers and the chunk size. Models differ in the number of
+  // layers, and so in their keys. Twins are appended, so older indices of options stay valid.
   using Key = std::pair<std::vector<int64_t>, int64_t>;
   auto keyOf = [](const Probe &probe) {
     return Key(probe.choice, probe.lossChunk ? probe.lossChunk : lossChunkOf(probe.module).tokens);
@@ -548,8 +548,8 @@ FailureOr<std::vector<PlanMeasures>> RecomputeSearch::measure(ArrayRef<Probe> pr
   return all;
 }
 
-// Returns a model with `layers` layers and its options, or the whole model if the options of such a
-// short model would differ.
+// Returns a model with `layers` layers and its options. If its layers would have other options than
+// the whole model, returns the whole model.
 FailureOr<RecomputeSearch::Probed> RecomputeSearch::probed(size_t layers) {
   if (makeShorter && layers < found.layers.size()) {
     FailureOr<OwningOpRef<ModuleOp>> made = makeShorter(int64_t(layers));
@@ -576,8 +576,8 @@ LogicalResult RecomputeSearch::probe() {
   problem.layers.assign(found.layers.begin(), found.layers.end());
   problem.fixedBytes = stateBytes(start);
   problem.headAndLossBytes = UINT64_MAX;
-  // Most bytes are live at the last layer, so its measures differ from those of other layers. Short
-  // probes therefore have each option at the last layer once.
+  // The last layer is measured separately, because most bytes are live there. Each option is once
+  // the option of the last layer of a short probe.
   FailureOr<Probed> longer = probed(wanted), shortest = probed(kRun);
   if (failed(longer) || failed(shortest))
     return failure();
@@ -847,8 +847,8 @@ static std::optional<size_t> fastestOf(ArrayRef<std::pair<double, size_t>> list)
   return least->second;
 }
 
-// If all layers are of one kind, the fastest choice gives all layers the same option: a layer
-// beside another option takes at least as long as a layer between two of its own option.
+// Layers of different options side by side are never faster than layers of one option. So if all
+// layers are of one kind, the fastest choice gives all of them the same option.
 FailureOr<RecomputeSearch::Fastest> RecomputeSearch::fastestOfAll(uint64_t budget) {
   if (!choosesLayers() || found.kinds.size() != 1)
     return Fastest{};
@@ -876,7 +876,7 @@ FailureOr<RecomputeSearch::Fastest> RecomputeSearch::fastestOfAll(uint64_t budge
   const std::optional<size_t> option = fastestOf(options);
   if (!option)
     return Fastest{};
-  // Returns without a plan if it would certainly exceed the budget.
+  // Makes no plan if the kept bytes alone exceed the budget.
   if (double(stateBytes(start) + found.layers.size() * between[*option].keptBytes) >
       1.01 * double(budget))
     return Fastest{};

@@ -35,8 +35,8 @@ struct RecomputeCandidate {
   // Empty if only the chunk of the loss is chosen.
   std::vector<int64_t> options;
   int64_t lossChunk = 0; // tokens; 0: the chunk of the start module
-  // Predicted seconds per optimizer step: of all layers or, if the chunk of the loss is chosen, of
-  // the whole micro-steps.
+  // Predicted seconds per optimizer step. They are for all layers, or for whole micro-steps if the
+  // chunk of the loss is chosen.
   double seconds = 0;
   uint64_t boundBytes = 0; // predicted from probes: a lower bound of the plan's bytes
   // True if the peak is certainly in a layer, so that smaller chunks of the loss do not lower it.
@@ -63,8 +63,8 @@ std::vector<RecomputeCandidate> recomputeCandidates(const RecomputeChoiceProblem
 // weights, and memory.recompute neither is "keep-all" nor differs between layers.
 bool choosesKeptWeights(const Config &config);
 
-// Returns true if plans that keep gathered weights are more than 0.2% faster. `again` is the
-// seconds of a plan that gathers weights a second time, `kept` of one that keeps them.
+// Returns true if plans that keep gathered weights are more than 0.2% faster. A plan that gathers
+// weights a second time takes `again` seconds, a plan that keeps them `kept` seconds.
 bool isWorthKeeping(double again, double kept);
 
 // Returns the number of bytes of all variables, which are live throughout a step.
@@ -83,8 +83,8 @@ public:
   begin(mlir::ModuleOp start, const Config &config, const cost::CostModel &model,
         PhaseRunner &phases, const MakeShorter &makeShorter = nullptr,
         llvm::ArrayRef<int64_t> chunkSizes = {});
-  // Measures all options and makes the candidates. Only fastestOfAll(), leastSeconds() and chosen()
-  // may be called before complete().
+  // Measures all options and makes the candidates. Before this call, only fastestOfAll(),
+  // leastSeconds() and chosen() are allowed.
   mlir::LogicalResult complete();
 
   struct Fastest {
@@ -115,10 +115,10 @@ public:
   };
   KeptWeights keptWeights(const RecomputeCandidate &candidate) const;
 
-  // Returns the candidate whose whole plan is predicted to be the fastest. Compares `candidate`
-  // with others that fit `budget`, have the same chunk of the loss, and recompute the same ops in
-  // all layers of a kind. The seconds of a candidate are a sum over probes. This sum is not exact
-  // if collectives run beside layers, because a layer then may wait for the layers before it.
+  // Returns the candidate with the fastest plan. Compares `candidate` with others that fit
+  // `budget`, have the same chunk of the loss, and recompute the same ops in all layers of a kind.
+  // A candidate's seconds are only a sum over probes. If collectives run beside layers, a layer may
+  // have to wait for the layers before it, and the sum is not exact.
   mlir::FailureOr<size_t> fastestPlanned(size_t candidate, uint64_t budget);
 
   // Returns text for reports. It is the number of layers per option ("block x 12, none x 4"), or
@@ -129,8 +129,8 @@ public:
   // options of the layers only as an attribute, which the memory phase applies.
   mlir::OwningOpRef<mlir::ModuleOp> chosen(const RecomputeCandidate &candidate);
 
-  // Returns the candidate's module after the buffers phase. If the plan made last is of this
-  // candidate, it is not made again.
+  // Returns the candidate's module after the buffers phase. Reuses the last plan made, if it is the
+  // candidate's.
   mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> planned(size_t candidate);
 
 private:
@@ -194,8 +194,8 @@ private:
   PhaseUse planUse = PhaseUse::Attempt; // the use of the plans of candidates that are made now
 };
 
-// Returns the recompute options of each layer. No option keeps gathered weights. `model` predicts
-// the costs; if it is null, cost::kDefaultRates do.
+// Returns the recompute options of each layer, without options that keep gathered weights. `model`
+// predicts the costs. If it is null, cost::kDefaultRates predict them.
 mlir::FailureOr<RecomputeOptions> recomputeOptionsOf(mlir::ModuleOp start, const Config &config,
                                                      const cost::CostModel *model);
 

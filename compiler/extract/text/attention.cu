@@ -52,7 +52,7 @@ __global__ void forward(View q, View k, View v, const int *starts, float *out, f
   lse[(base + i) * kHeads + head] = most + logf(total);
 }
 
-// Returns the dot product of dout and out over one head of one row.
+// Returns the sum of dout x out over one head of one row: the term delta of attention's gradient.
 __device__ inline float delta(View out, View dout, int64_t row, int head) {
   float sum = 0;
   for (int c = head * kHeadDim; c < (head + 1) * kHeadDim; ++c)

@@ -1,4 +1,4 @@
-// What the programs for kernels of a mixture of experts share: inputs that fit each other.
+// Inputs for kernels of a mixture of experts. The programs for all these kernels share this text.
 
 namespace experts {
 

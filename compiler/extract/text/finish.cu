@@ -1,4 +1,4 @@
-// How an extracted program ends: it reports whether the results are right, and prints times.
+// The end of each extracted program: it reports whether the results are right, and prints times.
 
 // For Task::Bench, also prints measured and predicted times: of all launches together and, if there
 // are several, of each launch. For Task::Hold, repeats all launches for 4 seconds and prints the

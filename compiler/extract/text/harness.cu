@@ -93,8 +93,8 @@ inline int64_t clampIndex(int64_t i, int64_t extent) {
   return std::max<int64_t>(0, std::min(i, extent - 1));
 }
 
-// The random values of an input: integers in [least, bound); floats in [-1, 1), or in [0.1, 1) if
-// isPositive.
+// The ranges of random inputs: [least, bound) for integers, [-1, 1) for floats, or [0.1, 1) if
+// isPositive is true.
 struct Draw {
   int64_t least, bound;
   bool isPositive;

@@ -119,7 +119,7 @@ public:
     }
     roundsPerMillisecond = std::max(1.0, kTrial / std::max(1e-3, double(milliseconds)));
   }
-  // Enqueues products that take this time, if the GPU's clock is the same as in the constructor.
+  // Enqueues products that take `milliseconds` at the clock that the GPU had in the constructor.
   void enqueue(double milliseconds) { launch(int(milliseconds * roundsPerMillisecond)); }
 
   double ended = 0; // when millisecondsInHeat() last ended a measurement

@@ -1,6 +1,6 @@
 // Compares the initial values that a kernel writes with those of the CPU's runtime.
 
-// Equals lmc::InitializerRecord of the device library.
+// Has the same layout as lmc::InitializerRecord in the device library.
 struct Record {
   uint64_t first, elements, seed, stream;
   double value;

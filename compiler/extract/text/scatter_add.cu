@@ -1,5 +1,5 @@
-// Checks an embedding's gradient, at some columns. Ids are in [-1, vocabulary]; those outside of
-// the vocabulary add nothing.
+// Checks some columns of an embedding's gradient. Ids are -1 to `vocabulary`. A row with the id -1
+// or `vocabulary` adds nothing.
 
 static void check(host::Difference &difference) {
   for (size_t i = 0; i < arrays.size(); ++i) {

@@ -1,5 +1,5 @@
-// Checks the copies of the rows of tokens to the rows of their choices, at some columns. Rows of no
-// choice must not be written.
+// Checks some columns of take_rows: the row of a choice is a copy of its token's row. A row without
+// a choice must not be written.
 
 static void check(host::Difference &difference) {
   experts::draw();

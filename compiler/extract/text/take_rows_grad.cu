@@ -1,4 +1,4 @@
-// Checks the sum of the rows of each token's choices, at some columns.
+// Checks some columns of take_rows_grad: a token's result is the sum of the rows of its choices.
 
 static void check(host::Difference &difference) {
   experts::draw();

@@ -22,7 +22,7 @@ public:
     return planTarget(job).takeError();
   }
 
-  // Resolves "native": the plan names a real CPU, even if it has no code.
+  // A plan names a real CPU instead of "native", even if the plan has no code.
   llvm::Expected<std::string> planTarget(const TargetConfig &job) const override {
     llvm::Expected<std::string> cpu = resolveCpu(job.cpu);
     if (!cpu)

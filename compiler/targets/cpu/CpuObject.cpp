@@ -80,7 +80,7 @@ constexpr Feature kFeatures[] = {
     {"avx512fp16", "avx512_fp16"},
 };
 
-// Returns true for a function that a shared object may import from the process that loads it.
+// Returns true for a function of libm or libc that the shared object may import.
 bool isLibraryFunction(llvm::StringRef name) {
   static const llvm::StringSet<> names = {
       "exp",   "expf",   "log",   "logf",   "tanh",   "tanhf",   "sin",    "sinf",   "cos",
@@ -227,7 +227,7 @@ llvm::Expected<CpuImage> buildCpuImage(ModuleOp kernels, const CpuTarget &target
     return subtarget.checkFeatures(("+" + feature).str());
   };
 
-  // AVX without AVX2 has no integer arithmetic on 256 bits, so it counts as 128 bits.
+  // AVX without AVX2 has no 256-bit integer arithmetic. Kernels then use 128-bit vectors.
   unsigned widest = !x86 ? 128 : has("avx512f") ? 512 : has("avx2") ? 256 : 128;
   image.vectorWidth = target.vectorWidth ? target.vectorWidth : widest;
   if (image.vectorWidth != 128 && image.vectorWidth != 256 && image.vectorWidth != 512)

@@ -48,8 +48,8 @@ namespace lmc::codegen {
 
 namespace {
 
-// A column reduction sums blocks of this many rows, and then adds the sums of the blocks. For r
-// rows, the rounding error then grows with 64 + r / 64 instead of r.
+// The number of rows in a block of a column reduction. The sums of all blocks are added at the end.
+// So the rounding error for r rows grows with 64 + r / 64 instead of r.
 constexpr int64_t kRowBlock = 64;
 
 // A value that varies along the innermost dimension is a vector in vector loops and a scalar in
@@ -161,8 +161,8 @@ private:
     return options.vectorWidth / (wide ? 64 : 32);
   }
 
-  // Returns the number of vectors that an iteration of the innermost loop processes. Reductions
-  // need several accumulators to hide the latency of an add; the registers limit their number.
+  // Returns the number of vectors that an iteration of the innermost loop processes. Several
+  // accumulators hide the latency of an add, but there are only so many registers.
   unsigned unrollOf(size_t reductions) const {
     if (info.hero == kern::Hero::ColumnReduction)
       return reductions <= 1 ? 8 : reductions == 2 ? 4 : 2;
@@ -348,9 +348,9 @@ private:
     return result;
   }
 
-  // Turns an addf or subf of a product into one fma. Both or neither must vary along the innermost
-  // dimension, because scalar loops must use an fma exactly where vector loops do. Both ops must be
-  // in one linalg.generic, so that results do not depend on fusion.
+  // Turns an addf or subf of a product into one fma. Both ops or neither must vary along the
+  // innermost dimension: scalar loops must use an fma exactly where vector loops do. Both ops must
+  // be in one linalg.generic, so that results do not depend on fusion.
   Value contract(Operation *op, ValueRange operands, bool innermost) {
     if (!options.fma || !isa<arith::AddFOp, arith::SubFOp>(op))
       return {};
@@ -418,8 +418,8 @@ private:
                                ArrayRef<LLVM::GEPArg>{offset});
   }
 
-  // Returns the address of the element at `point` (for a vector, of its first lane). The part that
-  // does not vary along the innermost dimension is computed outside of the innermost loop.
+  // Returns the address of the element at `point`, or of the first lane of a vector. What does not
+  // vary along the innermost dimension is computed outside of the innermost loop.
   Value address(unsigned argument, Value base, RankedTensorType type, AffineMap point,
                 ArrayRef<Value> dynamic, bool &outer) {
     unsigned n = rank(), dims = point.getNumResults();
@@ -579,7 +579,7 @@ private:
     innerCaches.clear();
   }
 
-  // Emits code for the indices of a point, from its number in row-major order.
+  // Emits code that converts a number in row-major order to indices.
   SmallVector<Value> delinearize(Value number, ArrayRef<int64_t> extents) {
     SmallVector<Value> indices(extents.size());
     for (size_t d = extents.size(); d-- > 1;) {
@@ -591,8 +591,8 @@ private:
     return indices;
   }
 
-  // Emits one loop along the innermost dimension. Returns the accumulators after the loop. Each
-  // reduction has `unroll` of them; those of the first reduction come first.
+  // Emits one loop along the innermost dimension. Returns the accumulators after the loop: `unroll`
+  // accumulators for the first reduction, then `unroll` for the second, and so on.
   SmallVector<Value> innerLoop(Value from, Value to, unsigned unroll, unsigned vectorLanes,
                                const RowPass &pass, ValueRange accumulators) {
     auto loop = scf::ForOp::create(b, from, to, index(int64_t(unroll) * vectorLanes), accumulators);

@@ -21,7 +21,7 @@ Value splat(ImplicitLocOpBuilder &b, Type type, TypedAttr scalar) {
   return arith::ConstantOp::create(b, scalar);
 }
 
-// ln 2 = kLn2High + kLn2Low. kLn2High ends in zero bits, so its product with an exponent is exact.
+// ln 2 = kLn2High + kLn2Low. kLn2High has few bits, so its product with an exponent is exact.
 constexpr double kLn2High = 0.693359375, kLn2Low = -2.12194440054690583e-4;
 
 } // namespace
@@ -88,8 +88,8 @@ Value ScalarMath::exp(Value x) {
   return arith::MulFOp::create(b, p, powerOfTwo(rest));
 }
 
-// log(x) = e ln 2 + log(m) with m in [sqrt(1/2), sqrt 2). The polynomial in m - 1 is that of
-// Cephes' logf.
+// log(x) = e ln 2 + log(m) for x = m 2^e and m in [sqrt(1/2), sqrt 2). log(m) is a polynomial in m
+// - 1, from Cephes' logf.
 Value ScalarMath::log(Value x) {
   Value zero = constant(x, 0.0);
   Type ints = withElement(x.getType(), b.getI32Type());

@@ -27,7 +27,7 @@ struct ScalarMath {
   // Returns x * y + z. If `fma` is true, it is rounded only once.
   mlir::Value mulAdd(mlir::Value x, mlir::Value y, mlir::Value z);
 
-  // Returns a constant of the type of `like`.
+  // Returns the constant `value`, with the type of `like`.
   mlir::Value constant(mlir::Value like, double value);
 
 private:

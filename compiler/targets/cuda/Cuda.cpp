@@ -30,7 +30,7 @@ public:
   llvm::StringMap<size_t> initializers; // index of the kernel, by initializerKey()
 };
 
-// Converts a compiled program to the code in a plan. Kernels with equal code share a module.
+// Converts a compiled program to the code in a plan. Kernels with equal cubins share one module.
 std::unique_ptr<Code> codeOf(CudaProgram program) {
   auto code = std::make_unique<Code>();
   std::map<std::vector<uint8_t>, size_t> modules;

@@ -21,7 +21,7 @@ struct CudaChip {
   double expertShare = 1, expertGradShare = 1;
 };
 
-// The limits of an architecture that kernels rely on. "Block" means a thread block.
+// The limits of an architecture that kernels rely on. "Block" is a thread block.
 struct CudaArch {
   llvm::StringRef name; // "sm_90a"
   unsigned version;     // the architecture as a number: 90
@@ -31,7 +31,7 @@ struct CudaArch {
   unsigned blocksPerSm;
   CudaChip chip;
 
-  // Returns true if the code may use wgmma. Of all architectures only sm_90a has it, not sm_90.
+  // Returns true if the code may use wgmma. Only the architecture sm_90a has it; sm_90 lacks it.
   bool hasWarpgroups() const { return name == "sm_90a"; }
 };
 

@@ -13,8 +13,8 @@ static const CudaArch &archOr(llvm::StringRef name, const CudaArch &fallback) {
   return arch ? *arch : fallback;
 }
 
-// Returns the spec with the tile sizes of the kernels for experts. GPUs without wgmma use mma.sync,
-// whose rate has not been measured; it is limited by the peak rate of mma.sync.
+// Returns the spec with the tile sizes of the kernels for experts. Without wgmma, these use
+// mma.sync. Its rate has not been measured, so the spec gets at most its peak rate.
 static cost::DeviceSpec withExpertTiles(cost::DeviceSpec spec, const CudaArch &arch,
                                         const CudaChip &chip) {
   for (size_t type = 0; type < std::size(spec.gemm); ++type)

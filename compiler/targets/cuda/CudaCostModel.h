@@ -9,11 +9,11 @@
 
 namespace lmc::codegen {
 
-// Prices attention by the clock cycles that AttentionTemplates.h predicts, divided by the clock of
-// the device spec. If the spec describes no GPU, the base class prices attention.
+// Predicts attention's time as clock cycles (AttentionTemplates.h) / the clock of the device spec.
+// If the spec describes no GPU, the base class predicts it.
 class CudaCostModel : public cost::CostModel {
 public:
-  // The architecture `arch`, for which code is generated, must outlive the model.
+  // Code is generated for `arch`, which must outlive the model.
   CudaCostModel(const CudaArch &arch, cost::DeviceSpec spec);
 
   std::vector<cost::Estimate> attentionKernels(const cost::AttentionWork &work) const override;

@@ -12,7 +12,7 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-// The maximum length, in characters, of an expression that is not stored in a variable.
+// A longer expression is stored in a variable. The unit is characters.
 constexpr size_t kLongExpression = 60;
 
 } // namespace
@@ -168,7 +168,7 @@ std::string CudaEmitter::fresh(StringRef prefix) {
   return prefix.str() + std::to_string(counters[prefix.str()]++);
 }
 
-// Returns true for literals, variables and elements of vectors, which never get a variable.
+// Returns true for literals, variables and elements of vectors. They are never put into variables.
 static bool isSimple(const CudaExpr &expr) {
   return expr.binding <= CudaExpr::Prefix && expr.text.find('(') == std::string::npos;
 }
@@ -302,7 +302,7 @@ std::optional<CudaExpr> CudaEmitter::contract(Operation *op, AffineMap point,
 CudaValue CudaEmitter::apply(Operation *op, AffineMap point) {
   CudaValue made;
   SmallVector<Value> operands(op->getOperands());
-  // Does not evaluate the product inside an fma, because eval() would put it into a variable.
+  // For an fma, evaluates the factors of the product. eval() of the product would make a variable.
   for (size_t i = 0; i < operands.size(); ++i) {
     auto product = operands[i].getDefiningOp<arith::MulFOp>();
     if (isa<arith::AddFOp, arith::SubFOp>(op) && product && operands[i].hasOneUse()) {
@@ -339,7 +339,7 @@ CudaValue CudaEmitter::extract(tensor::ExtractOp op, AffineMap point) {
     late |= value.late;
     std::string extent = std::to_string(op.getTensor().getType().getDimSize(dim));
     dynamic.back() = "clampIndex(" + value.expr.text + ", " + extent + ")";
-    // With outerPerChunk, each vector loads outer values, and the index stays in the address.
+    // With outerPerChunk, no variable holds the index: each vector's address contains it.
     if (value.outer && !outerPerChunk) {
       std::string index = std::exchange(dynamic.back(), fresh("row"));
       (late ? *lateText : *outerText).line("const u32 " + dynamic.back() + " = " + index + ";");

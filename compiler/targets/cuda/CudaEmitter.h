@@ -41,7 +41,7 @@ struct CudaValue {
   bool late = false;  // true if it depends on the result of a reduction
 };
 
-// Index variables. Each loop declares those that its body uses.
+// Variables that hold indices. A loop declares only the variables that its body uses.
 struct CudaIndex {
   struct Variable {
     std::string type, name, expr;
@@ -55,7 +55,7 @@ struct CudaIndex {
   void print(CudaText &to, const CudaText &body, llvm::StringRef also) const;
 };
 
-// Vectors that a thread loads together, in a loop with the variable `k`, and their C++ code.
+// Vectors that a thread loads in one loop over `k`, and the C++ code for this.
 struct CudaChunks {
   unsigned count = 1;
   std::string guard;     // condition that a vector is inside the domain; may be empty
@@ -94,10 +94,10 @@ protected:
                                    const CudaValue &made);
   CudaExpr combine(const Reduction &reduction, const std::string &sum, mlir::AffineMap point);
   std::string identityOf(const Reduction &reduction);
-  // Returns `sum` combined with the reduction's start value, unless that changes nothing (sum + 0).
+  // Returns `sum`, combined with the reduction's start value unless this is neutral (0 for a sum).
   std::string withInit(const Reduction &reduction, const std::string &sum);
 
-  // Clear the caches of values that a loop computes, before the loop's body is printed.
+  // Clear the caches of values inside a loop. Called before the loop's body is printed.
   void startInner();
   void startLoads(CudaChunks &chunks);
 
@@ -118,7 +118,7 @@ protected:
     return mlir::getElementTypeOrSelf(reduction.result.getType());
   }
 
-  // Prints a loop over vectors around `body`, or only `body` if there is one vector.
+  // Prints `body` in a loop over vectors. Prints no loop if there is only one vector.
   void loopOverChunks(CudaText &to, const CudaChunks &chunks, const CudaText &body);
   void printLoads(CudaText &to, const CudaChunks &chunks);
   // If there is only one vector, moves its index out of `chunks`, so that all loop bodies share it.
@@ -150,7 +150,7 @@ protected:
   CudaText *outerText = nullptr, *lateText = nullptr, *innerText = nullptr;
   CudaChunks *chunks = nullptr, *hoisted = nullptr;
   bool outerPerChunk = false;
-  // True after a load of vectors with an index that depends on a reduction.
+  // True after a load of vectors whose index depends on the result of a reduction.
   bool lateLoad = false;
   // Bytes per vector that the loads so far read. Loads that are the same in all rows do not count.
   int64_t rowBytesLoaded = 0;
@@ -172,7 +172,7 @@ private:
   std::string &nameOfExpr(const CudaValue &made, const std::string &type);
 
   std::map<std::string, unsigned> counters;
-  // For each scope, "TYPE EXPRESSION" -> the variable that holds the expression's value.
+  // For each scope: from "TYPE EXPRESSION" to the variable that has the expression's value.
   std::map<Cache *, std::map<std::string, std::string>> names;
 };
 
