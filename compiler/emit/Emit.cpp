@@ -30,7 +30,7 @@ std::string parameterOf(StringRef name, lm::VariableKind kind) {
   return name.drop_back(lm::stateName("", kind).size()).str();
 }
 
-// Returns the plan's entry for a tensor of `variable`, with the fields that all its tensors have.
+// Returns a plan entry for a tensor of `variable`. Sets the fields that all its tensors share.
 std::unique_ptr<fb::VariableT> variableOf(plan_ir::VariableOp variable, std::string name,
                                           uint32_t slice, lm::InitAttr init) {
   auto entry = std::make_unique<fb::VariableT>();

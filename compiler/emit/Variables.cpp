@@ -108,7 +108,7 @@ static bool isSaved(lm::VariableKind kind) {
 
 std::string lmc::modelFingerprint(ModuleOp module, StringRef job) {
   SymbolTable symbols(module);
-  // The lines are sorted, because the order of variables depends on which of them passes merged.
+  // Sorted, the lines do not depend on which variables the compiler passes have merged.
   std::vector<std::string> lines;
   for (auto variable : module.getOps<plan_ir::VariableOp>())
     if (isSaved(variable.getKind()) && !variable.getAnonymous())

@@ -38,7 +38,7 @@ public:
     add(name, slice, /*isInput=*/false);
     count(slice);
   }
-  // Adds a result whose type is less precise than its reference, which has f64.
+  // Adds a result that the kernel rounds to the result's type. The reference has f64.
   void result(StringRef name, uint32_t slice) {
     exact(name, slice);
     program.arrays.back().allowRoundingTo(program.arrays.back().type);

@@ -325,7 +325,7 @@ void Printer::reduction(OpResult tensor, linalg::GenericOp generic) {
   function(tensor, code + formatv("    return {0}[flat] = acc;\n", memo).str());
 }
 
-// Prints the function of a tensor.insert_slice: it returns inserted elements inside the slice.
+// Prints the function of a tensor.insert_slice. Inside the slice, it returns inserted elements.
 void Printer::part(tensor::InsertSliceOp insert) {
   SmallVector<std::string> inside, indices;
   llvm::SmallBitVector dropped = insert.getDroppedDims();

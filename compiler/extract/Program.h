@@ -79,7 +79,7 @@ public:
   // `slice` is negative (absent).
   void add(llvm::StringRef name, int64_t slice, bool isInput, int64_t bound = 1);
   void add(Array array);
-  // Returns the program that launches all kernels of `command`, or only launch `only`.
+  // Returns the program that launches all kernels of `command`, or only number `only` of them.
   llvm::Expected<Program> launching(const plan::Command &command,
                                     std::optional<size_t> only = std::nullopt);
   // Defines the constant kNAME of the program, with the first letter of `name` in upper case.

@@ -512,7 +512,7 @@ private:
     return success();
   }
 
-  // Adds the parts of result `number`. Fails if the hero cannot store the shape of a part.
+  // Adds the parts of result `number`. Fails if the hero cannot store them.
   LogicalResult addOutputs(unsigned number) {
     SmallVector<kern::ResultPart> parts =
         kern::partsOfResult(body.getTerminator()->getOperand(number));
@@ -706,7 +706,7 @@ llvm::Expected<KernelShape> analyze(kern::KernelOp kernel) {
   return shapeOf(analyzeKernel(kernel));
 }
 
-// An argument's pitch is the distance of its rows, which have `run` elements each.
+// If an argument has gaps between its rows, a row without the gap has `run` elements.
 int64_t RegionInfo::strideOf(unsigned argument, RankedTensorType type, unsigned dim) const {
   const int64_t stride = llvm::product_of(type.getShape().drop_front(dim + 1));
   if (argument >= argPitches.size() || argPitches[argument] == 0)

@@ -78,9 +78,9 @@ struct Computed {
   unsigned pass;
 };
 
-// A result that sums over blocks of R consecutive rows. Its linalg.generic has one loop more than
-// the domain. For the domain (rows, columns), the loops are (block, row of the block, column), and
-// the second loop is reduced.
+// A result that sums over blocks of consecutive rows. Its linalg.generic has one loop more than the
+// domain. If the domain is (row, column), the loops are (block, row of the block, column), and the
+// second loop is reduced.
 struct BlockSum {
   Reduction sum;         // the reduction: its `init` is a scalar, and its `pass` computes the term
   mlir::AffineMap loops; // domain -> loops of `term`

@@ -119,7 +119,7 @@ public:
   virtual uint64_t bufferAlignment() const { return 64; }
   // Returns true if the runtime runs collectives along both axes of the mesh at the same time.
   virtual bool runsAxesAtOnce() const { return false; }
-  // Returns the number of elements to whose multiples rows of this dtype are padded; 1: no padding.
+  // Returns n: rows of this dtype are padded to multiples of n elements. 1: no padding.
   virtual int64_t paddedMultiple(DataType dtype) const { return 1; }
   // Registers the compiler passes in the target's folder, for lmc-opt.
   virtual void registerPasses() const {}

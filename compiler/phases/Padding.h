@@ -17,7 +17,7 @@ struct PaddedSize {
   // Predicted seconds that a rank spends per optimizer step in the matrix products with this size:
   // padded and unpadded. Absent without a device spec.
   std::optional<double> seconds, unpaddedSeconds;
-  // Bytes that padding adds to all parameters, gradients and moments, summed over all ranks.
+  // Bytes that padding adds to the parameters, gradients and moments of the whole model.
   double addedBytes = 0;
 
   bool isPadded() const { return padded != size; }

@@ -175,7 +175,7 @@ void PhaseRunner::addPasses(Phase phase, bool checks, FusionReport &fusions, Pas
     passes.addPass(createFormFusionsPass(
         {without, rates.bytesPerSecond, rates.launchSeconds}, fusions));
     target.addFusionPasses(passes);
-    // Outlining comes before inlining, so that a layer function's kernels are compared only once.
+    // Outlining before inlining compares the kernels of a layer function only once.
     passes.addPass(createOutlineKernelsPass());
     break;
   case Phase::Schedule:
@@ -183,7 +183,7 @@ void PhaseRunner::addPasses(Phase phase, bool checks, FusionReport &fusions, Pas
     // Only inlining puts the end of one layer next to the start of the next.
     passes.addPass(createMergeLaunchesPass(
         {without, rates.bytesPerSecond, rates.launchSeconds}, fusions));
-    // What runs beside a collective is known only when each function is one list of launches.
+    // Each function is now one list of launches, so it is known what can run beside a collective.
     passes.addPass(createOverlapPass(overlapOf(config.distributed)));
     break;
   case Phase::Buffers:

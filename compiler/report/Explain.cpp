@@ -178,9 +178,9 @@ json memoryReport(const plan::Plan &plan, const MemoryTimeline &timeline,
   return memory;
 }
 
-// Returns (FLOPs of a micro-step's matrix products / FLOPs without recompute) - 1. Without
-// recompute, they are 3 times the forward FLOPs, for attention 3.5 times. The forward pass is the
-// function `eval`; the result is null if the plan lacks it.
+// Returns (FLOPs of matrix products in a micro-step / FLOPs without recompute) - 1. Without
+// recompute, a micro-step has 3 times the FLOPs of a forward pass, for attention 3.5 times. The
+// forward pass is the function `eval`. Returns null if the plan has no `eval`.
 json recomputedFraction(const plan::Plan &plan, const cost::PlanCost &cost) {
   int step = microStep(plan);
   double done = 0, needed = 0;

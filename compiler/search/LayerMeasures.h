@@ -1,9 +1,9 @@
 // Measures the bytes and the seconds of each layer of a compiled plan. From these measures the
 // compiler chooses a recompute option per layer (RecomputeChoice.h).
 //
-// The bytes are those in the micro-step function with the highest peak. A layer's kept bytes are
-// written by its own forward commands and are still live when the backward pass starts. Its
-// transient bytes are the maximum of live bytes in its backward pass, minus the bytes that this
+// All bytes are from the micro-step function with the highest peak. A layer's kept bytes are the
+// bytes that its forward commands write and that are still live when the backward pass starts. Its
+// transient bytes are the maximum of live bytes in its backward pass, without the bytes that this
 // layer and the layers before it keep.
 #pragma once
 

@@ -22,7 +22,7 @@ using namespace mlir;
 using namespace lmc;
 
 // The approximate number of candidates between the fastest choice and the choice with the fewest
-// bytes. Recompute can save some bytes; about 1/30 of them is the step between two candidates.
+// bytes. Neighbouring candidates differ by about 1/30 of the bytes that recompute can save.
 static constexpr int kCandidates = 32;
 
 // Probes may predict a few bytes too many. A candidate's predicted bytes minus 1/256 of them minus
@@ -372,7 +372,7 @@ static size_t withoutWeights(const RecomputeKind &kind, size_t option) {
   return kind.options[option].keepsWeights ? option - kind.options.size() / 2 : option;
 }
 
-// Returns true if layers of the same kind always recompute the same ops.
+// Returns true if `choice` lets all layers of a kind recompute the same ops.
 static bool recomputesAlike(ArrayRef<int64_t> choice, const RecomputeOptions &options) {
   std::vector<std::optional<size_t>> known(options.kinds.size());
   for (auto [kind, option] : llvm::zip_equal(options.layers, choice)) {
@@ -876,7 +876,7 @@ FailureOr<RecomputeSearch::Fastest> RecomputeSearch::fastestOfAll(uint64_t budge
   const std::optional<size_t> option = fastestOf(options);
   if (!option)
     return Fastest{};
-  // Makes no plan if the kept bytes alone exceed the budget.
+  // Makes no plan if the state and the kept bytes alone exceed the budget by 1%.
   if (double(stateBytes(start) + found.layers.size() * between[*option].keptBytes) >
       1.01 * double(budget))
     return Fastest{};
