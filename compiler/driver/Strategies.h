@@ -30,10 +30,10 @@ Config withRanks(Config job, int64_t nodes, int64_t devicesPerNode, ShardingStra
 std::optional<std::string> strategyWarning(const Config &config, const plan::Plan &plan,
                                            const Forecast &own, const CompileOptions &options);
 
-// Returns the section "scale" of a report (docs/explain.md): a list of rows. For each number in
-// `devices`, the list has one row per strategy that gives a different plan on so many devices.
-// `plan` is the plan of `config`. Rows of the job's own strategy come from compiled plans. All
-// other rows are quick forecasts (ForecastJob::isQuick).
+// Returns the section "scale" of a report (docs/explain.md): a list of rows. A row is for a number
+// of `devices` and for a strategy. Strategies that would give equal plans have no rows. `plan` is
+// the plan of `config`. Rows of the job's own strategy come from compiled plans, all others from
+// quick forecasts (ForecastJob::isQuick).
 //
 // A node has the job's distributed.devices_per_node, or 8 devices if the job has one device. If a
 // row has fewer devices, they form one smaller node. Returns an error if a larger number of devices

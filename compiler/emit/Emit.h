@@ -17,7 +17,7 @@
 
 namespace lmc {
 
-// Contents of a plan that come neither from the module nor from the job's configuration.
+// Contents of a plan that are neither in the module nor in the job's configuration.
 struct PlanDetails {
   std::string target;                        // "cpu:x86-64-v3", "cuda:sm_90a"
   const codegen::TargetCode *code = nullptr; // null: kernels are planned, but have no code

@@ -285,7 +285,7 @@ std::string Printer::statements(linalg::GenericOp generic, Value yielded, String
 void Printer::elementwise(OpResult tensor, linalg::GenericOp generic) {
   unsigned number = tensor.getResultNumber();
   std::string code;
-  // The indexing map is the identity, so loop index d is element index d.
+  // The indexing map is the identity. So loop index d is element index d.
   for (int64_t d = 0; d < int64_t(generic.getNumLoops()); ++d)
     code += formatv("    const int64_t d{0} = i{0};\n    (void)d{0};\n", d);
   DenseMap<Value, std::string> names;
@@ -400,7 +400,7 @@ int64_t integerBound(kern::KernelOp kernel) {
   return std::min(least == INT64_MAX ? most : least, int64_t(INT32_MAX));
 }
 
-// Returns true if a value depends on 8-bit codes and on no other input.
+// Returns true if a value depends on inputs, and all these inputs are 8-bit codes.
 static bool isOfCodesAlone(Value value) {
   bool isOfCodes = false;
   llvm::SetVector<Value> work;

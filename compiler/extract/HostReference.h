@@ -16,7 +16,7 @@ namespace lmc {
 llvm::Expected<std::string> hostReference(kern::KernelOp kernel);
 
 // Returns an exclusive upper limit for the random values of integer inputs. It is the smallest size
-// of a dimension that has an index from memory. Without such an index, it is the largest size.
+// of the dimensions that these values index, or the largest size if they index none.
 int64_t integerBound(kern::KernelOp kernel);
 
 // Returns true for inputs with positive random values: float scalars, and scales of 8-bit codes.

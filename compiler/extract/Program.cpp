@@ -17,7 +17,7 @@ using llvm::Twine;
 
 namespace lmc::extract {
 
-// The texts in compiler/extract/text, and the runtime's NormalStream.cpp.
+// The file names and texts of compiler/extract/text, and of the runtime's NormalStream.cpp.
 static constexpr struct {
   const char *stem, *text;
 } kTexts[] = {
@@ -71,7 +71,7 @@ std::string Program::kernels() const {
   return codegen::inlineDeviceHeaders(includes) + "\n" + bodies;
 }
 
-// Returns the predicted seconds of one launch of `kernel`, or 0 if `costs` is empty.
+// Returns the predicted seconds of a launch of `kernel`, or 0 if `costs` is empty.
 static double secondsOf(const plan::Plan &plan, const plan::Kernel &kernel,
                         ArrayRef<cost::KernelCost> costs) {
   for (size_t i = 0; i < costs.size(); ++i)

@@ -61,7 +61,7 @@ struct Program {
   std::string options = "-std=c++17 -O2 -fmad=false"; // options of nvcc
   double bytes = 0, flops = 0;
 
-  // Returns the text of the program. `costs` are the predictions for the plan's kernels, or empty.
+  // Returns the text of the program. `costs` has predictions for the plan's kernels, or is empty.
   std::string print(const plan::Plan &plan, llvm::StringRef name,
                     llvm::ArrayRef<cost::KernelCost> costs) const;
 
@@ -112,7 +112,7 @@ llvm::Expected<Program> programOf(const plan::Plan &plan, const plan::Variable &
 // there is none.
 const plan::Variable *initializedBy(const plan::Plan &plan, uint32_t kernel);
 
-// Commands that are not declared above have no kernels to extract.
+// Commands without a function above have no kernels to extract.
 template <typename Body>
 llvm::Expected<Program> programOf(const plan::Plan &, const plan::Command &command, const Body &,
                                   size_t) {

@@ -20,7 +20,7 @@ constexpr int64_t kFlatChunk = 16384;
 constexpr int64_t kColumnChunk = 64;
 constexpr uint64_t kRowChunkBytes = 48 << 10;
 
-// Kernels only store these types, and compute in f32.
+// Tensors may have these types, but the kernels compute in f32.
 bool isShortFloat(Type type) { return type.isBF16() || type.isF16(); }
 
 bool isStorage(Type type) {
@@ -744,7 +744,7 @@ bool mayShareBuffer(const RegionInfo &info, Block &body, unsigned result, unsign
   if (type.getShape() != inputType.getShape() ||
       type.getElementTypeBitWidth() != inputType.getElementTypeBitWidth())
     return false;
-  // At each point of the domain, all loads come before the stores of any part of a result.
+  // At each point of the domain, all loads come before all stores to the parts of a result.
   SmallVector<const Output *> parts;
   for (const Output &output : info.outputs)
     if (output.result == result)

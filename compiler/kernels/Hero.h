@@ -2,21 +2,21 @@
 // kernel iterates.
 //
 // A region computes tensors over a *domain* of static loop extents (d0 .. dn-1). Vectors run along
-// the innermost dimension, which is contiguous in memory. The hero is the loop structure of the
-// kernel:
+// the innermost dimension, which is contiguous in memory. The hero is the kind of loops that the
+// kernel has:
 //
-//   elementwise       Each result, or part of a result, has one element per point of the domain. A
-//                     work item is an index of the outer dimensions, or one element if all accesses
-//                     are identity maps (a flat domain).
-//   gather            As elementwise, and the region may load rows at indices read from memory.
-//   row_reduction     The last k dimensions, which form a row, are reduced together. A work item is
-//                     a row. A reduction that depends on another one needs a later pass over the
+//   elementwise       Each result, or part of a result, has one element per point of the domain.
+//                     A work item is an index of the outer dimensions. If all accesses are identity
+//                     maps (a flat domain), it is one element.
+//   gather            Like elementwise, but the region may load rows at indices read from memory.
+//   row_reduction     The last k dimensions form a row and are reduced together. A work item is a
+//                     row. A reduction that depends on another one needs a later pass over the
 //                     row. With k = 1, a result may also be a sum over blocks of rows, with one
 //                     value per block and column. A work item is then all rows of a block, added
 //                     one after the other.
-//   column_reduction  The domain is (r, c) and r is reduced; a work item is a column.
+//   column_reduction  The domain is (r, c) and r is reduced. A work item is a column.
 //
-// A kernel recomputes every intermediate value where it is used, and needs no memory for it.
+// A kernel recomputes an intermediate value wherever it is used, and needs no memory for it.
 #pragma once
 
 #include "dialects/kern/Kern.h"
@@ -56,7 +56,7 @@ llvm::Expected<KernelShape> analyze(kern::KernelOp kernel);
 // Returns true if a kernel with this hero can compute the body.
 bool canEmit(kern::Hero hero, mlir::Block &body);
 
-// The rest of this file is used only by the code generators.
+// Only the code generators use the rest of this file.
 
 // Here and below, a `point` maps the domain to a tensor's indices or a linalg.generic's loops.
 struct Reduction {
@@ -122,7 +122,7 @@ struct RegionInfo {
     unsigned rank = unsigned(shape.domain.size());
     return rank - std::min(rank, shape.reducedDims);
   }
-  // Returns true if the map depends on an index that selects a row.
+  // Returns true if the map depends on an outer dimension.
   bool isOuter(mlir::AffineMap map) const {
     return llvm::any_of(llvm::seq(outerDims()), [&](unsigned d) { return map.isFunctionOfDim(d); });
   }

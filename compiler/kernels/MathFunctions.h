@@ -16,7 +16,7 @@ struct MathFunction {
   bool callsLibrary;
 };
 
-// Returns the entry of the op; null for an op that is not in the table.
+// Returns the entry of the op, or null if the table lacks it.
 const MathFunction *mathFunction(mlir::Operation *op);
 
 } // namespace lmc::codegen

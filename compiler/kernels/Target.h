@@ -80,7 +80,7 @@ public:
 // Returns all kernels of `plan`, in one module that has no code.
 TargetCode kernelsWithoutCode(mlir::ModuleOp plan);
 
-// The share of a multiprocessor's capacity that a kernel uses.
+// How much of a multiprocessor (SM) a kernel uses.
 struct Occupancy {
   unsigned blocks; // thread blocks resident at a time
   double threads;  // resident threads, as a fraction of the maximum
@@ -117,7 +117,7 @@ public:
   }
   // Returns the alignment of a plan's buffers in bytes: a power of two, by default a cache line.
   virtual uint64_t bufferAlignment() const { return 64; }
-  // Returns true if the runtime runs collectives along both axes of the mesh at the same time.
+  // Returns true if the runtime can run collectives along both mesh axes at the same time.
   virtual bool runsAxesAtOnce() const { return false; }
   // Returns n: rows of this dtype are padded to multiples of n elements. 1: no padding.
   virtual int64_t paddedMultiple(DataType dtype) const { return 1; }

@@ -89,7 +89,7 @@ static std::string optimizerAttributes(const Config &config) {
   const OptimizerConfig &optimizer = config.optimizer;
   if (optimizer.type != "muon")
     return "";
-  // Without the key ns_dtype, the dtype is that of the parameters.
+  // The default of ns_dtype is the dtype of the parameters.
   const bool isRounded =
       optimizer.muonNsDType == "bf16" && config.training.computeDType != DataType::F64;
   return llvm::formatv("nesterov = {0}, ns_steps = {1} : i64, "
@@ -100,7 +100,7 @@ static std::string optimizerAttributes(const Config &config) {
                        optimizer.muonAdjustLrFn, isRounded ? ", ns_dtype = bf16" : "");
 }
 
-// Returns the group of ranks that divide the state between them. They are neighbours.
+// Returns the group of ranks that divide the state between them: ranks with successive numbers.
 static cost::Group shardGroupOf(const DistributedConfig &distributed) {
   const int64_t ranks = distributed.shardRanks(),
                 together = std::min(distributed.devicesPerNode, ranks);
@@ -217,7 +217,7 @@ LogicalResult PhaseRunner::run(Phase phase, ModuleOp module, PhaseUse use) {
           /*printModuleScope=*/true);
     FusionReport fusions;
     addPasses(phase, checks, fusions, passes);
-    // The verifiers run once per phase: after every pass, they would take as long as the passes do.
+    // The verifiers run once per phase. After every pass, they would take as long as the passes.
     passes.enableVerifier(false);
     if (failed(passes.run(module)) ||
         (checks && (failed(verify(module)) || failed(verifyLevel(phase, module)))))

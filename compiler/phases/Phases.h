@@ -30,7 +30,7 @@ std::optional<Phase> parsePhase(llvm::StringRef name);
 
 struct CompileOptions {
   Phase compileTo = Phase::Emit;
-  // If false, the plan has no code: it is complete for reports, but lmc-run refuses it.
+  // If false, the plan has no code. It is complete for reports, but lmc-run refuses it.
   bool withCode = true;
   // The folder that keeps compiled kernels for later compiles; "" for none.
   std::string kernelCache;
@@ -65,7 +65,7 @@ public:
   // Runs the compiler passes of a phase from Autodiff to Buffers.
   mlir::LogicalResult run(Phase phase, mlir::ModuleOp module, PhaseUse use = PhaseUse::Plan);
 
-  // Runs `work`, a part of a phase that is not a compiler pass, and adds its time to the phase.
+  // Runs `work` and adds its time to the phase. `work` is not a compiler pass.
   mlir::LogicalResult run(Phase phase, llvm::function_ref<mlir::LogicalResult()> work);
 
   // Writes two files to CompileOptions::dumpDirectory: the module after the phase, and a table of
@@ -74,7 +74,7 @@ public:
 
   std::vector<PhaseTime> times; // one per phase, in the order of their first runs
 
-  // The reports of phases, by the report's name in the plan.
+  // The phases' reports. A key is the name that the report has in the plan.
   nlohmann::json reports = nlohmann::json::object();
 
   Padding padding; // of the job

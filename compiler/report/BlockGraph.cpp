@@ -187,7 +187,7 @@ BlockGraph blockGraph(const plan::Plan &plan) {
       std::map<size_t, uint64_t> sources; // node -> bytes read from it
       for (const plan::Operand &operand : operands) {
         const plan::Slice &read = *plan.slices()->Get(uint32_t(operand.slice));
-        // No edges are drawn for state, such as weights and gradients.
+        // State, such as weights and gradients, gets no edges.
         if (!operand.isRead() || read.function() < 0)
           continue;
         // Visits earlier writes, latest first, until they cover every byte that the command reads.

@@ -45,7 +45,7 @@ json categoriesJson(const CategoryBytes &bytes) {
   return entries;
 }
 
-// Returns the bytes of all arenas at the peak by category, including unused bytes.
+// Returns the bytes of all arenas at the peak, by category. One category is unused bytes.
 json breakdown(const plan::Plan &plan, const MemoryTimeline &timeline) {
   CategoryBytes bytes = timeline.state;
   uint64_t arenas = plannedBytes(plan), used = 0;
@@ -74,8 +74,8 @@ uint64_t budgetOf(const plan::Plan &plan, const cost::DeviceSpec &spec) {
   return budget ? budget : cost::usableBytes(spec);
 }
 
-// Returns the sizes in bytes of the state's copy in host memory, from which a thread writes
-// checkpoints and exports in the background; null if the job makes no such copy.
+// Returns the bytes of the copies of the state in host memory. A background thread writes
+// checkpoints and exports from such a copy. Returns null if the job makes no copy.
 json hostCopyReport(const plan::Plan &plan) {
   auto isSet = [&](const char *key, std::string_view no) {
     const std::string_view text = cost::settingOf(plan, key);
@@ -327,7 +327,7 @@ private:
   const std::string overlap;
 };
 
-// Returns the speeds of the links between devices and nodes for which the plan was compiled.
+// Returns the link speeds between devices and between nodes that the plan was compiled for.
 json linksOf(const plan::Plan &plan) {
   json links = json::array();
   if (plan.links())
@@ -576,7 +576,7 @@ std::vector<std::string> lmc::warningsIn(const plan::Plan &plan) {
   return reportsOf(plan).value("warnings", std::vector<std::string>());
 }
 
-// Returns the compiler's choice for distributed.overlap, or the job's setting.
+// Returns the job's setting of distributed.overlap. For "auto", returns the compiler's choice.
 static std::string overlapOf(const plan::Plan &plan, const json &chosen) {
   std::string setting(cost::settingOf(plan, "distributed.overlap"));
   if (chosen.is_object())

@@ -27,8 +27,8 @@ std::string largest(const json &object, size_t count, const Print &print) {
   return text;
 }
 
-// Returns the distinct names in a list: "swiglu, up_proj". Breaks lines before column 110, and
-// indents each line but the first by `indent` spaces.
+// Returns the distinct names in a list: "swiglu, up_proj". A line has about 110 characters at most.
+// Lines after the first are indented by `indent` spaces.
 std::string listed(const json &names, size_t indent) {
   std::vector<std::string> distinct;
   for (const json &name : names)
@@ -71,7 +71,7 @@ uint64_t timesOf(const json &entries) {
 
 std::string timesText(uint64_t times) { return times > 1 ? fmt::format(" x {}", times) : ""; }
 
-// Fusions that the report shows as one entry.
+// Fusions that the report shows together in one line.
 struct FoldedFusions {
   std::vector<const json *> entries; // those that save most bytes come first
   uint64_t times = 0;

@@ -26,7 +26,7 @@ public:
   }
 
 private:
-  // Returns the measures of layer `index`; null for -1, the index of commands outside of layers.
+  // Returns the measures of layer `index`. Commands outside of layers have index -1: returns null.
   LayerMeasure *layer(int index) {
     if (index < 0)
       return nullptr;

@@ -75,8 +75,8 @@ static RecomputeCandidate candidateOf(const RecomputeChoiceProblem &problem,
   return candidate;
 }
 
-// Scales the seconds so that all layers together take at most 1000. chooseRecompute() accepts at
-// most an hour, but a step on a slow device may take days.
+// Scales the seconds so that all layers together take at most 1000 seconds. A step on a slow device
+// may take days, but chooseRecompute() accepts at most an hour.
 static RecomputeChoiceProblem scaled(const RecomputeChoiceProblem &problem) {
   constexpr double kMax = 1000; // maximum of the seconds of all layers together
   double longest = 0;
@@ -182,7 +182,7 @@ std::vector<RecomputeCandidate> lmc::recomputeCandidates(const RecomputeChoicePr
 
 //===-- Probes ------------------------------------------------------------------------------===//
 
-// Describes the attention of the forward pass to the cost model.
+// Returns a description of the forward pass's attention for the cost model.
 static cost::AttentionWork workOf(lm::AttentionOp op, DataType dtype) {
   auto q = cast<RankedTensorType>(op.getQ().getType());
   auto k = cast<RankedTensorType>(op.getK().getType());
@@ -228,7 +228,7 @@ static size_t sameAs(const RecomputeKind &kind, size_t option) {
   return first;
 }
 
-// Returns the indices of each kind's options, without those that equal an earlier option.
+// Returns the indices of each kind's options. Leaves out options that equal an earlier one.
 static std::vector<std::vector<size_t>> distinctOptions(const RecomputeOptions &options) {
   std::vector<std::vector<size_t>> distinct;
   for (const RecomputeKind &kind : options.kinds) {
@@ -408,7 +408,7 @@ bool lmc::choosesKeptWeights(const Config &config) {
 
 bool lmc::isWorthKeeping(double again, double kept) { return again - kept > 0.002 * again; }
 
-// Appends a copy of each option, its twin, which also keeps the gathered weights.
+// For each option, appends a twin: a copy that also keeps the gathered weights.
 static void addTwins(RecomputeOptions &options) {
   for (RecomputeKind &kind : options.kinds)
     for (size_t option = 0, count = kind.options.size(); option < count; ++option) {
@@ -463,7 +463,7 @@ FailureOr<std::optional<double>> RecomputeSearch::leastSeconds() {
   if (failed(model))
     return failure();
   const RecomputeKind &kind = model->options.kinds[0];
-  // Takes the option that keeps the most bytes: "keep1" if it exists, otherwise "none".
+  // The option that keeps the most bytes is "keep1", or "none" if "keep1" does not exist.
   const int64_t most = std::max<int64_t>(kind.find("keep1"), 0);
   std::vector<int64_t> options = {most};
   if (keepsWeights)
@@ -768,7 +768,7 @@ FailureOr<size_t> RecomputeSearch::fastestPlanned(size_t candidate, uint64_t bud
   if (failed(seconds))
     return failure();
   const size_t first = candidate;
-  // A plan is only tried if it is predicted to save at least this share of a step.
+  // A plan is tried only if its predicted saving is at least this share of a step.
   constexpr double kWorth = 2.5e-3;
   // The minimum of (seconds of a plan / its candidate's sum over probes) over the plans made so
   // far. Sums of other candidates are multiplied by it, to predict their plans' seconds.

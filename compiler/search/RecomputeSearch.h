@@ -1,11 +1,11 @@
-// memory.recompute = "auto" chooses one recompute option per layer, and memory.loss_chunk = "auto"
-// the chunk of the loss (LossChunk.h). The packed plan must fit the budget and should be fast.
+// memory.recompute = "auto" chooses a recompute option for each layer. memory.loss_chunk = "auto"
+// chooses the chunk of the loss (LossChunk.h). The plan must fit the budget and should be fast.
 //
-// The options come from lm-analyze-recompute. Probes measure the options. A probe is a plan of a
-// few layers that take different options. From the measures the search makes a list of candidates,
-// from the fastest to the one with the fewest bytes. In some candidates all layers take the same
-// option, for example a named mode. The candidates do not depend on the budget. To choose one for a
-// budget, their plans are compiled (BudgetSearch.h).
+// lm-analyze-recompute lists the options. A probe, a plan of a few layers with different options,
+// measures them. The measures give a list of candidates, from the fastest to the one with the
+// fewest bytes. In some, all layers take the same option, such as a named mode. The list does not
+// depend on the budget. For a given budget, the search compiles plans of some candidates
+// (BudgetSearch.h).
 //
 // If ranks divide weights (ZeRO-3), distributed.reshard_after_forward = "auto" also lets layers
 // keep their gathered weights for the backward pass. That saves an all-gather and takes memory.
@@ -39,7 +39,7 @@ struct RecomputeCandidate {
   // chunk of the loss is chosen.
   double seconds = 0;
   uint64_t boundBytes = 0; // predicted from probes: a lower bound of the plan's bytes
-  // True if the peak is certainly in a layer, so that smaller chunks of the loss do not lower it.
+  // True if the peak is certainly in a layer. Smaller chunks of the loss then do not save bytes.
   bool isAtLayer = false;
   bool isSpare = false; // true if only fastestPlanned() considers the candidate
 };
@@ -107,7 +107,7 @@ public:
   const std::vector<RecomputeCandidate> &candidates() const { return choices; }
   BudgetSearch &budgets() { return *search; }
 
-  // The cost and the benefit of weights that a candidate keeps; all zero if it keeps none.
+  // The cost and the benefit of the weights that a candidate keeps. All zero if it keeps none.
   struct KeptWeights {
     std::vector<int64_t> layers;
     uint64_t bytes = 0; // bytes that the kept weights take on each rank

@@ -1,5 +1,5 @@
-// Computes attention by plain reference kernels, with one thread per row of a head, and compares
-// their results with those of the extracted kernels.
+// Computes attention by plain reference kernels, and compares their results with those of the
+// extracted kernels. The reference kernels use one thread per head and row.
 
 namespace plain {
 
@@ -199,7 +199,7 @@ static void check(host::Difference &difference) {
     compare(difference, kOut, out);
     compare(difference, kLse, lse);
   } else {
-    // The gradient kernels get `out` and `lse` of the reference as inputs.
+    // The reference's `out` and `lse` are inputs of the gradient kernels.
     std::vector<float> saved = fetched(out, tokens * width), sums = fetched(lse, tokens * kHeads);
     for (int64_t i = 0; i < tokens * width; ++i)
       arrays[kOut].set(i, saved[size_t(i)]);

@@ -17,7 +17,7 @@ inline void send(host::Array &array, const std::vector<int64_t> &values) {
   array.send();
 }
 
-// Returns the indices of the elements of `array`, in a stable sort by value.
+// Returns the indices of the elements of `array`, stably sorted by the elements' values.
 inline std::vector<int64_t> sorted(const host::Array &array) {
   std::vector<int64_t> choices(static_cast<size_t>(array.size()));
   for (size_t i = 0; i < choices.size(); ++i)
@@ -50,7 +50,7 @@ inline std::vector<int64_t> placesOf(const std::vector<int64_t> &rows, int64_t c
   return places;
 }
 
-// Sets a row of an input to NaN, because no kernel may read this row.
+// Sets a row of an input to NaN, to detect kernels that wrongly read it.
 inline void forget(host::Array &array, int64_t row, int64_t columns) {
   for (int64_t column = 0; column < columns; ++column)
     array.set(row * columns + column, NAN);

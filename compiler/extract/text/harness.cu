@@ -133,7 +133,7 @@ __host__ __device__ inline int64_t placeOf(int64_t element, int64_t run, int64_t
   return pitch == 0 ? element : element / run * pitch + element % run;
 }
 
-// Writes random values to a tensor. An element depends only on its number and the seed.
+// Writes random values to a tensor. A value depends only on the element's number and the seed.
 __global__ void drawValues(unsigned char *to, Type type, int64_t size, int64_t run, int64_t pitch,
                            Draw draw, uint32_t seed) {
   const double low = draw.isPositive ? 0.1 : -1;
@@ -244,7 +244,7 @@ struct Difference {
     if (wrong++ < 5)
       std::printf("  %s[%lld] is %.9g, not %.9g\n", array.name, (long long)element, a, b);
   }
-  // Checks a float that no kernel may write: it must be the NaN that Array::allocate made it.
+  // Checks that no kernel wrote this float: it is still the NaN from Array::allocate.
   void untouched(const Array &array, int64_t element) {
     const double a = array.at(element);
     ++compared;

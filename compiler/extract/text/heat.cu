@@ -89,7 +89,7 @@ inline double now() {
   return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
 }
 
-// Prints when a phase began and ended, for a program that samples the GPU's clock and power.
+// Prints the start and the end of a phase, for a program that samples the GPU's clock and power.
 inline void printPhase(const char *name, double began) {
   std::printf("phase %s %.4f %.4f\n", name, began, now());
 }
@@ -179,8 +179,8 @@ template <typename Run> double millisecondsInHeat(Run run) {
   return times[times.size() / 2];
 }
 
-// Calls `run` repeatedly for `seconds` without a pause, and returns the mean milliseconds of a
-// call. Prints the phase "hold".
+// Runs `run` again and again for `seconds`, without a pause. Returns the mean milliseconds of a
+// run. Prints the phase "hold".
 template <typename Run> double millisecondsHeld(double seconds, Run run) {
   run();
   check(cudaDeviceSynchronize(), "run");

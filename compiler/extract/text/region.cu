@@ -1,4 +1,4 @@
-// Checks a kernel that was printed from a kernel region.
+// Checks a kernel whose code was printed from a kernel region.
 
 static void check(host::Difference &difference) {
   for (bool positive : {false, true}) {
@@ -18,7 +18,7 @@ static void check(host::Difference &difference) {
     for (host::Array &array : arrays) {
       if (array.isInput)
         continue;
-      // Compares only some rows, because the reference of a row may need a reduction over it.
+      // Compares only some rows, because an element's reference may need a sum over its whole row.
       const int64_t columns = array.shape.size() > 1 ? array.shape.back() : 1;
       const int64_t rows = array.size() / columns;
       host::Expected expected;

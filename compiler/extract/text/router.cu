@@ -1,4 +1,4 @@
-// What the programs for a router and for its gradient share.
+// Functions that the programs for a router and for its gradient share.
 
 namespace router {
 

@@ -222,7 +222,7 @@ private:
     bool varies = variesInRow(AffineMap::get(n, 0, expr));
     enter(varies ? Scope::Inner : scopeOf(result.innermost, result.outer));
     if (result.innermost) {
-      // The analysis (Hero.h) rejects the innermost index inside an expression, such as i + 1.
+      // The analysis (Hero.h) rejects expressions of the innermost index, such as i + 1.
       result.value = laneBase[copy];
       if (lanes > 1) {
         auto type = cast<VectorType>(typeOf(b.getIndexType(), true));
@@ -451,7 +451,7 @@ private:
     Val result;
     result.outer = llvm::any_of(dynamic, [](Value v) { return bool(v); }) || info.isOuter(point);
     result.innermost = n > 0 && point.isFunctionOfDim(n - 1);
-    // A flat domain has no outer loops: its only index is the number of the element.
+    // A flat domain has no outer loops. Its only index is the number of the element.
     if (info.shape.flat)
       result.outer = false;
     OpBuilder::InsertionGuard guard(b);

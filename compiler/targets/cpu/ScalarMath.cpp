@@ -41,7 +41,7 @@ Value ScalarMath::mulAdd(Value x, Value y, Value z) {
   return arith::AddFOp::create(b, arith::MulFOp::create(b, x, y), z);
 }
 
-// Evaluates a polynomial by Horner's rule; the coefficient of the highest power comes first.
+// Evaluates a polynomial by Horner's rule. coefficients[0] belongs to the highest power.
 Value ScalarMath::polynomial(Value x, ArrayRef<double> coefficients) {
   Value sum = constant(x, coefficients.front());
   for (double c : coefficients.drop_front())
