@@ -66,8 +66,9 @@ bool lmc::dist::isUnfinished(Value value) {
   return op && isAsync(op);
 }
 
-// Checks the result's size along dimension 0: the input's size, times the number of ranks for
-// all-gather, divided by it for reduce-scatter. Checks which ops read an async result.
+// Checks that dimension 0 of the result is that of the input, times the number of ranks
+// (all-gather) or divided by it (reduce-scatter). Checks that only a wait or async op takes an
+// async result.
 template <typename Op> static LogicalResult verifyCollective(Op op) {
   auto mesh = SymbolTable::lookupNearestSymbolFrom<MeshOp>(op, op.getMeshAttr());
   if (!mesh)
@@ -97,8 +98,8 @@ LogicalResult AllReduceOp::verify() { return verifyCollective(*this); }
 LogicalResult WaitOp::verify() {
   if (!isUnfinished(getStarted()))
     return emitOpError("waits for what no async collective has started");
-  // The all-reduce works in place. All other collectives read their inputs until they end, so the
-  // wait must name these inputs.
+  // An all-reduce works in place. Any other collective reads its input until it ends, so the
+  // dist.wait must name that input.
   for (Operation *op = getStarted().getDefiningOp(); op;) {
     Value input = op->getOperand(0);
     if (!isUnfinished(input) && !isa<AllReduceOp>(op) && !llvm::is_contained(getInputs(), input))

@@ -45,7 +45,7 @@ template <typename Op> mlir::LogicalResult verifyAttention(Op op, mlir::RankedTe
   return expectEqual(op, op.getStarts().getType().getDimSize(0), tokens, "starts");
 }
 
-// Verifies the tables of lm.attention_grad's rotation: both or none, f32 [seq, headDim / 2].
+// Verifies that the rotation tables are both null, or both have the type f32 [seq, headDim / 2].
 mlir::LogicalResult verifyRotation(mlir::Operation *op, mlir::Value cos, mlir::Value sin,
                                    int64_t seq, int64_t headDim);
 

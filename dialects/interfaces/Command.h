@@ -1,5 +1,5 @@
-// An op interface that lists the values that an op reads and writes. The op is a command, or an op
-// on tensors that becomes a command.
+// An op interface that lists the values that an op reads and writes. The op is a command of a plan,
+// or an op on tensors that becomes such a command.
 #pragma once
 
 #include "mlir/IR/Builders.h"

@@ -1,4 +1,4 @@
-// The pass (forward or backward) and the layer of an op of a training step, as an op interface.
+// An op interface for the pass (forward or backward) and the layer of an op in a training step.
 #pragma once
 
 #include "mlir/IR/Builders.h"

@@ -9,7 +9,7 @@ using namespace lmc::kern;
 LogicalResult AttentionOp::verify() { return verifyAttention(*this, getResult().getType()); }
 LogicalResult AttentionGradOp::verify() { return verifyAttentionGrad(*this); }
 
-// Ignores the scratch memory, because attention needs none on any target.
+// The last argument, scratch memory, is not used, because attention needs none on any target.
 void AttentionOp::createCommand(OpBuilder &b, llvm::function_ref<Value(Value)> sliceOf, Value) {
   Value starts = sliceOf(getStarts()); // slices are numbered in the order in which they are made
   plan_ir::AttentionOp::create(b, getLoc(), sliceOf(getQ()), sliceOf(getK()), sliceOf(getV()),

@@ -135,7 +135,7 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return success();
 }
 
-// Returns the affine map from indices of the inserted tensor to indices of the whole.
+// Returns the affine map from indices of the source of `insert` to indices of its result.
 static AffineMap placeOf(tensor::InsertSliceOp insert) {
   MLIRContext *context = insert.getContext();
   llvm::SmallBitVector dropped = insert.getDroppedDims();

@@ -12,15 +12,15 @@
 
 namespace lmc::kern {
 
-// A tensor that is a part of a result. `place` maps the tensor's indices to those of the result.
+// A part of a fusion's result. `place` maps indices of `value` to indices of the result.
 struct ResultPart {
   mlir::Value value;
   mlir::AffineMap place;
 };
 
-// Returns the tensors that tensor.insert_slice ops insert into `value`, which is in a fusion's
-// region. If there are none, returns `value` itself. Returns nothing unless the tensors have one
-// shape and fill `value` along one dimension, without gaps or overlaps.
+// Returns the tensors that tensor.insert_slice ops insert into `value`, or `value` itself if there
+// are none. `value` is in a fusion's region. Returns nothing unless the tensors have equal shapes
+// and cover `value` as adjacent blocks along one dimension.
 llvm::SmallVector<ResultPart> partsOfResult(mlir::Value value);
 
 // Returns `name` if no symbol has this name, else the first of name_2, name_3, ... that is free.

@@ -17,7 +17,7 @@ static LogicalResult expectShape(Operation *op, Value value, ArrayRef<int64_t> s
   return error << "]";
 }
 
-// Fails unless `values` are f64 if `like` is f64, and are not f64 if `like` is not.
+// Fails unless `like` and all of `values` are f64, or none of them is.
 static LogicalResult expectReal(Operation *op, Value like, ValueRange values) {
   const bool isDouble = tensorTypeOf(like).getElementType().isF64();
   for (Value value : values)
@@ -132,7 +132,7 @@ LogicalResult ExpertLinearGradOp::verify() {
                      "result");
 }
 
-// Fails unless `x`, from whose halves `y` is computed, has the rows of `y` and twice its columns.
+// Fails unless `x` has as many rows as `y`, and twice as many columns.
 static LogicalResult expectHalves(Operation *op, Value x, Value offsets, Value y, StringRef what) {
   const RankedTensorType rows = tensorTypeOf(y), halves = tensorTypeOf(x);
   if (extent(offsets, 0) < 2)
@@ -170,7 +170,7 @@ LogicalResult LateRowsOp::verify() {
 
 //===-- Gradients ---------------------------------------------------------------------------===//
 
-// Weights and a softmax's mass have gradients. Choices and counts are step functions without one.
+// The weights and, with softmax, the mass have gradients. Choices and counts are step functions.
 bool RouteOp::hasGradient(unsigned result) { return result == 0 || (result == 3 && !getSigmoid()); }
 
 Gradients RouteOp::buildVjp(OpBuilder &b, ValueRange cotangents) {

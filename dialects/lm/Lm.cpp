@@ -258,7 +258,7 @@ LogicalResult SwigluLinearGradOp::verify() {
   return verifyHalves(*this, getGu(), getA());
 }
 
-// Fails unless `parts`, side by side, have the type of `whole`.
+// Fails unless the parts, joined along their columns, have the type of `whole`.
 static LogicalResult verifyColumns(Operation *op, Value whole, ValueRange parts) {
   auto type = tensorTypeOf(whole);
   int64_t columns = 0;
@@ -392,7 +392,7 @@ LogicalResult ScaleOp::verify() {
   return success();
 }
 
-// Verifies the element type of `norm`, the norm of `values`: f64 for f64 values, else f32.
+// Verifies the element type of `norm`. It must be f64 if all values are f64, and f32 if none is.
 static LogicalResult verifyNorm(Operation *op, ValueRange values, Value norm) {
   if (values.empty())
     return op->emitOpError("needs an operand");
@@ -555,7 +555,7 @@ static LogicalResult verifyCoefficients(Operation *op, ArrayRef<double> coeffici
   return op->emitOpError("has ") << coefficients.size() << " coefficients, expected 3";
 }
 
-// Checks that the matrices do not overlap, are in ascending order, and end by element `elements`.
+// Checks that the matrices are in ascending order, do not overlap, and lie in [0, elements).
 static LogicalResult verifyMatrices(Operation *op, ArrayAttr matrices, int64_t elements) {
   int64_t end = 0, column = 0; // end of the matrices so far; next column of a block
   for (auto matrix : matrices.getAsRange<MatrixAttr>()) {

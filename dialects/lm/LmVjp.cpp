@@ -7,7 +7,7 @@ using namespace mlir;
 using namespace lmc;
 using namespace lmc::lm;
 
-// Returns the dtype of sums over tokens, which main gradients have too: f64 for f64, else f32.
+// Returns the dtype of main gradients and other sums over tokens: f64 for f64 values, else f32.
 static Type accumulationType(Type element) {
   return element.isF64() ? element : Float32Type::get(element.getContext());
 }
@@ -22,8 +22,8 @@ Gradients EmbeddingOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
                                                              getIds(), cotangents[0], Value())};
 }
 
-// y = op(a) op(b), so d op(a) = dy op(b)^T and d op(b) = op(a)^T dy. The gradient of an operand
-// that is stored transposed has its factors exchanged.
+// y = op(a) op(b), so d op(a) = dy op(b)^T and d op(b) = op(a)^T dy. If an operand is stored
+// transposed, its gradient is the transpose: da = op(b) dy^T, db = dy^T op(a).
 Gradients MatmulOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
   Value dy = cotangents[0];
   bool ta = getTransposeA(), tb = getTransposeB();

@@ -57,7 +57,7 @@ SmallVector<Attribute> lmc::lm::matricesOf(VariableOp parameter) {
   auto add = [&](int64_t offset, int64_t rows, int64_t columns, int64_t fanIn) {
     matrices.push_back(MatrixAttr::get(parameter.getContext(), offset, rows, columns, fanIn));
   };
-  // Adds the matrices whose columns lie side by side in a weight [in, out].
+  // Adds to `matrices` the matrices that are groups of columns of one weight [in, out].
   auto addTransposed = [&](int64_t offset, RankedTensorType type, ArrayRef<int64_t> columns) {
     const int64_t rows = type.getDimSize(0), all = type.getDimSize(1);
     int64_t column = 0;

@@ -19,7 +19,7 @@ class VariableOp;
 // The attribute that lists the matrices that an optimizer op updates, each as a whole.
 inline constexpr llvm::StringLiteral kMatrices = "matrices";
 
-// The properties of a parameter that decide whether an optimizer supports it.
+// The properties of a parameter by which an optimizer accepts or rejects it.
 struct SteppedParameter {
   mlir::RankedTensorType type;
   llvm::SmallVector<int64_t> partRows; // rows of each named part, or of the whole
@@ -39,8 +39,8 @@ struct OptimizerState {
   InitKind init = InitKind::Zeros;
 };
 
-// A scalar variable that an optimizer reads. The host writes `setting` or `stepValue` to it before
-// each step.
+// A scalar variable that an optimizer reads. Before each step, the host writes to it the value of
+// `setting` or of `stepValue`.
 struct OptimizerScalar {
   llvm::StringLiteral name;            // name of the variable: "run.eps"
   llvm::StringLiteral setting = "";    // a key of the configuration: "optimizer.eps"
@@ -58,7 +58,7 @@ struct OptimizerUse {
 // Emits an error and fails unless `op` has the operands and results that Optimizer.td demands.
 mlir::LogicalResult verifyOptimizer(mlir::Operation *op);
 
-// Returns the name of a parameter's variable of this kind: "w", "w.grad", "w.moment1".
+// Returns the name of the parameter's variable of kind `kind`: "w.grad" for "w".
 std::string stateName(llvm::StringRef parameter, VariableKind kind);
 
 // The variables of a module, found by the parameter that they belong to.
@@ -66,8 +66,8 @@ class ParameterState {
 public:
   explicit ParameterState(mlir::ModuleOp module);
 
-  // Returns the variable of this kind that the parameter with this name has, or null. The kind
-  // Parameter stands for the parameter itself.
+  // Returns the variable of kind `kind` that belongs to the parameter with this name, or null. For
+  // the kind Parameter, returns the parameter itself.
   VariableOp find(llvm::StringRef parameter, VariableKind kind) const;
   void insert(VariableOp variable);
 

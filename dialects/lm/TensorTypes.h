@@ -46,8 +46,8 @@ mlir::Value insertRows(mlir::OpBuilder &b, mlir::Location loc, mlir::Value part,
 // Returns the parameter that `load` reads. If `load` reads a state or copy, returns its parameter.
 lm::VariableOp parameterOf(lm::LoadOp load, const mlir::SymbolTable &symbols);
 
-// Adds zeros to `parameter` and its states until dimension `dim` has `size` elements. The old rows
-// and columns keep the parameter's name. Fails if it already has named parts.
+// Adds zeros to `parameter` and its states until dimension `dim` has `size` elements. The part
+// without these zeros keeps the parameter's name. Fails if `parameter` already has named parts.
 mlir::LogicalResult padParameter(lm::VariableOp parameter, unsigned dim, int64_t size);
 
 } // namespace lmc

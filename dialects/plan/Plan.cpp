@@ -40,7 +40,7 @@ static StringRef wordOf(CommandRole role) {
   llvm_unreachable("a role without a word");
 }
 
-// Prints a line `name %slice : tensor type // role place, bytes`.
+// Prints a line: name, slice, tensor type, then, as a comment, the role, place and number of bytes.
 static void printLine(OpAsmPrinter &printer, StringRef name, CommandRole role, Value slice) {
   auto tensor = cast<SliceType>(slice.getType()).getContent();
   std::string line;

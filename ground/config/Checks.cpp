@@ -368,8 +368,8 @@ std::vector<Setting> settingsOf(const KeyTable &keys, const Provenance &provenan
 void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &config) {
   ModelConfig &model = config.model;
   TrainingConfig &training = config.training;
-  // In the table, a key comes before the keys whose defaults derive from it. The exception is
-  // sequence_length, which derives from no other key.
+  // In the table, keys come after the key from which their defaults derive. Only sequence_length
+  // comes after such keys, and its own default derives from no key.
   for (const Key &key : keys) {
     if (key.derived.key.empty() || provenance.given(key.path()))
       continue;
@@ -444,7 +444,7 @@ void checkPatterns(const CheckedJob &job, const std::vector<std::string> &parame
                 shared.size() > 1 ? fmt::format(" (and {} more)", shared.size() - 1) : "",
                 taken[*shared.begin()], name);
   }
-  // A layer's experts are merged into shared tensors, so they must be in one group.
+  // The experts of a layer are merged into shared tensors, so all must be in one optimizer group.
   std::map<std::string, std::string> firstOf; // by the layer's experts
   for (const std::string &parameter : parameters) {
     const size_t experts = parameter.find(".experts.");

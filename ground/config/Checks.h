@@ -23,7 +23,7 @@ struct Provenance {
   std::set<std::string> broken;         // paths of keys with a reported error
 
   bool given(const std::string &path) const { return keys.count(path); }
-  // Returns the location of the key. For a key that was not set: of its section, else of the file.
+  // Returns the first of these locations that is known: of the key, of its section, of the file.
   Location of(const std::string &path) const;
 };
 

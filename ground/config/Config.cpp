@@ -30,8 +30,8 @@ void assignAll(const std::vector<Assignment> &assignments, Config &config, Prove
   }
 }
 
-// Returns the last assignment of model.config. This config.json must be read before any key is
-// assigned, because all other keys override its values.
+// Returns the last assignment of model.config, or null. The config.json that it names must be read
+// before any key is assigned, because all other keys override its values.
 const Assignment *findModelConfig(const ParsedFile &file,
                                   const std::vector<Assignment> &overrides) {
   const Assignment *found = nullptr;

@@ -155,8 +155,8 @@ struct DistributedConfig {
   int64_t replicateRanks() const { return ranks() / shardRanks(); }
   bool dividesGradients() const;
   bool dividesWeights() const;
-  // Returns true if the compiler may choose which micro-steps sum gradients over ranks. If ranks do
-  // not divide gradients, it may not: a sum in each micro-step would save no memory.
+  // Returns true if the compiler may choose the micro-steps that sum gradients over ranks. This
+  // needs divided gradients: otherwise, a sum in each micro-step would save no memory.
   bool choosesReduce() const;
   bool operator==(const DistributedConfig &) const = default;
 };
@@ -257,10 +257,10 @@ struct TargetConfig {
   std::string cpu = "native";         // LLVM CPU name, "native", or "x86-64", "x86-64-v3", ...
   std::string spec;                   // device spec, a name or path; "": by device
   double peakTflops = 0;              // TFLOP/s of a device, for MFU; 0: from the device spec
-  // Vocabulary and MLP sizes are padded with zeros to multiples of these; 0: the fastest multiple.
+  // Multiples to which the vocabulary and MLP sizes are padded with zeros; 0: the fastest multiple.
   int64_t vocabMultiple = 0, intermediateMultiple = 0;
-  // How CUDA kernels read a row again that is too long for registers: "shared", "again" or "alone"
-  // (LongRows in compiler/targets/cuda/CudaKernel.h explains them); "": the fastest way.
+  // How a CUDA kernel reads a row again that is too long for registers: "shared", "again" or
+  // "alone" (LongRows in compiler/targets/cuda/CudaKernel.h explains them); "" for the fastest way.
   std::string longRows;
   bool operator==(const TargetConfig &) const = default;
 };
@@ -316,7 +316,7 @@ Result<Config> loadConfig(const std::string &path, const std::vector<std::string
 // Returns the number of steps before phase `phase` (from 0).
 int64_t stepsBefore(const Config &config, size_t phase);
 
-// Sets the micro-batch size, a divisor of batch size / devices, and the keys that depend on it.
+// Sets the micro-batch size and keys that depend on it. `size` must divide batch size / devices.
 void setMicroBatchSize(Config &config, int64_t size);
 
 // Sets memory.loss_chunk to `tokens`, also in `config.settings`.

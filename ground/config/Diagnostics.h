@@ -18,8 +18,8 @@ struct Location {
   unsigned line = 0, column = 0; // counted from 1; 0: the whole file
 };
 
-// Returns the text of a file or pipe, such as that of `lmc compile <(...)`. The Error does not name
-// the path, because diagnostics begin with it: "cannot be read: No such file or directory".
+// Returns the text of a file or pipe, such as that of `lmc compile <(...)`. The Error is "cannot be
+// read: REASON". It has no path, because diagnostics begin with the path.
 Result<std::string> readFile(const std::string &path);
 
 class Diagnostics {
@@ -39,7 +39,7 @@ public:
   size_t count() const { return entries.size(); }
   // Returns the first message without its location, as one line; "" if there is none.
   std::string firstMessage() const;
-  // Returns the messages, one per line, sorted by file (in order of first messages) and location.
+  // Returns one message per line, sorted by file (in the order of first reports), then location.
   std::string text() const;
 
 private:

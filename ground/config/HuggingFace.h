@@ -12,7 +12,7 @@ namespace lmc::config {
 std::vector<Assignment> importHuggingFaceConfig(const std::string &path, const KeyTable &keys,
                                                 Diagnostics &diagnostics);
 
-// Returns the family for whose Hugging Face class the model is exported, and the reason.
+// Returns the family for whose Hugging Face class the model is exported, and the reason for it.
 Export exportOf(const ModelConfig &model);
 
 } // namespace lmc::config

@@ -46,7 +46,7 @@ struct Key {
   const char *defaultText = "";
   DerivedDefault derived = {};
   bool runTime = false;  // `lmc-run --set` may change the key
-  // `lmc-run --set` may change the key if the job gives it. If not, the plan does not use the key.
+  // `lmc-run --set` may change the key only if the job sets it; else the plan does not use it.
   bool runTimeIfGiven = false;
   bool identity = false; // another value trains another model: a restart must declare the change
   std::string doc = {};
@@ -61,15 +61,15 @@ struct Key {
 struct Section {
   const char *name;
   const char *doc;
-  // Null unless the section is a list of tables, such as [[data.source]]. Returns the keys of its
-  // table `name`: for "web", those of the section "data.source.web".
+  // Returns the keys of table `name` of a list: for "web" in [[data.source]], the keys of the
+  // section "data.source.web". The function is null if the section is not a list of tables.
   std::function<std::vector<Key>(const std::string &name)> keysOf = nullptr;
 };
 
 // Returns the sections in the order of docs/config.md.
 const std::vector<Section> &sections();
 const Section *findSection(std::string_view name);
-// Returns the list ("data.source") of a table of a list ("data.source.web"), else nullptr.
+// Returns the list "data.source" for its table "data.source.web"; nullptr for other sections.
 const Section *listOf(std::string_view section);
 // Returns the section's header: "[data]", or "[[data.source]] web".
 std::string headerText(std::string_view section);
@@ -94,7 +94,7 @@ public:
   const ModelFamilies families;
 
 private:
-  // Sorts the keys by section, and keeps their order in it. A list's tables count as one section.
+  // Sorts the keys by section; keys of a section keep their order. A list's tables are one section.
   void sort();
 
   std::list<Key> keys; // std::list: a key stays where it is when others are added

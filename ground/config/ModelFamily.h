@@ -31,9 +31,9 @@ struct ModelFamily {
   // The name of the family's Hugging Face class, as in "architectures" of config.json.
   const char *className = "";
 
-  // The keys of [model] that this family has, but not every family. familyKey() (keys/Traits.h)
-  // makes them. Families with the same key may have different defaults for it. All other facts
-  // about the key come from the first of these families.
+  // The keys of [model] that this family has and some other family lacks. familyKey()
+  // (keys/Traits.h) makes them. Families may give such a key different defaults. All other facts
+  // about the key come from the first family that has it.
   std::vector<config::Key> keys = {};
   // The names of keys in keys/Model.cpp that a job of this family must not set. "rope_scaling"
   // stands for all keys of [model.rope_scaling].
@@ -50,7 +50,7 @@ struct ModelFamily {
                              {"attention_dropout", 0.0},
                              {"partial_rotary_factor", 1.0},
                              {"use_sliding_window", false}};
-  // Keys of config.json with dropout probabilities. lmc reads them as 0, and warns if one is not.
+  // Keys of config.json with dropout probabilities. lmc takes them as 0, and warns of other values.
   std::vector<std::string> dropouts = {};
   // The default of intermediate_size, as a multiple of hidden_size; 0: the key is required.
   int64_t intermediateRatio = 0;
@@ -59,14 +59,14 @@ struct ModelFamily {
 
   // Reports keys that contradict each other. Null: the family has no such checks.
   void (*check)(const config::CheckedJob &job) = nullptr;
-  // If this family's Hugging Face class cannot compute the model, returns a family whose class can;
-  // else nothing. The pointer is null if this family's class can compute every model.
+  // If this family's Hugging Face class cannot compute the model, returns a family whose class can.
+  // If it can, returns nullopt. A null pointer means that this family's class computes every model.
   std::optional<Export> (*exportElsewhere)(const ModelConfig &model) = nullptr;
-  // Returns the keys of an exported config.json that describe the model. Null: Llama's keys.
+  // Returns the config.json keys that describe an exported model. If null, Llama's keys are used.
   config::Json (*modelKeys)(const ModelConfig &model) = nullptr;
   // Adds to an exported config.json the keys of [model] that only some classes know. Null: none.
   void (*writeConfig)(const ModelConfig &model, config::Json &json) = nullptr;
-  // Returns the model's graph as data. Parameters have the names of Hugging Face's checkpoints.
+  // Describes the model as data. Parameters have their names in Hugging Face checkpoints.
   Decoder (*decoder)(const ModelConfig &model) = nullptr;
 };
 

@@ -45,8 +45,8 @@ struct Unknown {
   std::vector<std::string> meant; // paths of keys
 };
 
-// Returns a hint for a name that `section` does not have: the section with this key, or lmc's key
-// for another program's name. The message continues an error ("; it belongs to [data]"), or is "".
+// Returns a hint for a name that is no key of `section`: which section has this key, or lmc's key
+// for this name in another program. It continues an error ("; it belongs to [data]"), or is "".
 Unknown hintFor(const KeyTable &keys, std::string_view section, std::string_view name) {
   const auto belongsTo = [](const Key &key) -> Unknown {
     return {fmt::format("; it belongs to {}", headerText(key.section)), {key.path()}};
@@ -62,8 +62,8 @@ Unknown hintFor(const KeyTable &keys, std::string_view section, std::string_view
     return belongsTo(*key);
   if (const ForeignKey *key = findForeignKey(section, name, /*ofSection=*/true))
     return foreign(*key);
-  // Prefers another program's name for a key to a key of a list's table. `steps` is such a name: it
-  // probably means torchtitan's name for training.train_iters, and not the key of a [[phase]].
+  // Another program's name wins over a key of a list's table: `steps` probably means torchtitan's
+  // name for training.train_iters, and not the key of a [[phase]].
   const Key *key = findAnywhere(keys, name);
   const ForeignKey *foreignKey = findForeignKey(section, name, /*ofSection=*/false);
   if (key && !(foreignKey && listOf(key->section)))
@@ -170,7 +170,7 @@ Value toValue(const toml::node &node) {
   return OtherValue{node.is_table() ? "a table" : "a date or time"};
 }
 
-// The key that names a list's table, and the characters of such names (a bare key of TOML).
+// The key with the name of a list's table, and the characters of such a name (a TOML bare key).
 constexpr const char *kTableName = "name";
 constexpr const char *kNameLetters =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
@@ -309,7 +309,7 @@ Result<Value> overrideValue(const Key &key, const std::string &text) {
   if (!oneValue && quoted)
     return userError("{}: {} is no TOML value", key.path(), text);
   Value value = oneValue ? toValue(*result.table().get("value")) : Value(text);
-  // For a key of string type, unquoted texts such as 2024 and 2024-01-01 are words.
+  // A key of string type takes an unquoted text as a string, even 2024 or 2024-01-01.
   const bool wantsText = std::holds_alternative<std::string *>(field) ||
                          std::holds_alternative<std::vector<std::string> *>(field);
   if (wantsText && !quoted)

@@ -38,7 +38,7 @@ private:
     const Key *key = entry.key.starts_with("model.") ? nullptr : keys.reach(entry.key);
     if (!key)
       return {};
-    // Skips defaults: a default may mean "not given", and be a value that a user may not give.
+    // Skips default values, because assign() may refuse a default that means "not given".
     const Setting present = resolvedSetting(*key, settings.config);
     if (present.value == entry.value && present.values == entry.values)
       return {};

@@ -28,7 +28,7 @@ struct Job {
     return setting && setting->origin != SettingOrigin::Default;
   }
 
-  // Adds a SettingFault of `key`. The fault also depends on the values of the keys `reads`.
+  // Adds a fault of `key`: a broken rule that also depends on the values of the keys `reads`.
   template <typename... Args>
   void fault(std::string key, std::vector<std::string> reads, fmt::format_string<Args...> text,
              Args &&...args) const {
@@ -55,7 +55,7 @@ std::vector<int64_t> sequenceLengths(const Config &config) {
   return {lengths.begin(), lengths.end()};
 }
 
-// Adds the faults of a schedule. `section` is "phase.NAME."; the faults also depend on `reads`.
+// Adds a schedule's faults. Puts `section` before their keys, and `reads` before their reads.
 void addLrFaults(const Job &job, const LrKeys &keys, int64_t lastStep, const std::string &section,
                  const std::vector<std::string> &reads) {
   for (SettingFault fault : lrFaults(keys, lastStep)) {
@@ -77,7 +77,7 @@ void phaseSchedules(const Job &job) {
   for (const PhaseConfig &phase : job.config.phases) {
     const std::string section = fmt::format("phase.{}.", phase.name);
     int64_t steps = phase.steps;
-    // The last phase ends with the run.
+    // The last phase has the rest of the run's steps.
     if (const int64_t last = job.config.training.trainIters; &phase == &job.config.phases.back())
       steps = last > before ? last - before : steps;
     before += steps;
@@ -115,7 +115,7 @@ void oneForm(const Job &job, const std::string &key, const std::string &list, co
             key.substr(key.rfind('.') + 1), list, fmt::join(tables, ", "), what, tables[0]);
 }
 
-// Reports the tables in `all`, the tables of the list `list`, that have no paths.
+// Reports the tables that have no paths. `all` has the tables of the list `list`.
 template <typename Table>
 void emptyTables(const Job &job, const std::string &list, const std::map<std::string, Table> &all) {
   for (const std::string &name : job.table.tablesOf(list))
@@ -140,7 +140,7 @@ void sources(const Job &job) {
             path, other->second);
 }
 
-// Reports weights that sharesOfWeights() refuses, as a fault of the weight with the most digits.
+// Reports weights that sharesOfWeights() refuses. The fault names the weight with the most digits.
 void weights(const Job &job) {
   std::vector<double> numbers;
   SettingFault fault;
@@ -199,7 +199,7 @@ void phaseSources(const Job &job) {
 
 void shuffling(const Job &job) {
   const std::vector<int64_t> lengths = sequenceLengths(job.config);
-  // A plan of an earlier release has no shuffle block.
+  // A plan of an earlier release has no shuffle block: one sequence is then a block.
   const int64_t block = job.config.data.shuffleBlock ? job.config.data.shuffleBlock : lengths[0];
   const bool bestFit = job.config.data.packing == "best_fit";
   const std::string key = "data.shuffle_block";
@@ -232,7 +232,7 @@ void validation(const Job &job) {
   const bool validates =
       !job.table.files(data).empty() || !job.table.tablesOf("validation").empty();
   const Setting *files = job.table.find(data);
-  // With `--set data.validation=[]`, the user has chosen to have no validation.
+  // `--set data.validation=[]` says that the job has no validation, so this is no mistake.
   const bool isWithout = files && (files->origin == SettingOrigin::CompileSet ||
                                    files->origin == SettingOrigin::RunSet);
   if (steps > 0 && trains && !validates && !isWithout)
@@ -320,7 +320,7 @@ std::vector<SettingFault> settingFaults(const Config &config, const SettingTable
 int64_t checkpointInterval(const Config &config, const SettingTable &table, double stepSeconds) {
   const Setting *steps = table.find("checkpoint.interval"),
                 *minutes = table.find("checkpoint.interval_minutes");
-  // A plan of an earlier release does not have checkpoint.interval_minutes.
+  // A plan of an earlier release lacks checkpoint.interval_minutes: its checkpoint.interval counts.
   if (!minutes ||
       (steps && steps->origin != SettingOrigin::Default && steps->origin >= minutes->origin))
     return config.checkpoint.interval;
@@ -343,7 +343,7 @@ std::string unsavedWarning(const Config &config, const SettingTable &table, doub
                      steps * stepSeconds / 3600);
 }
 
-// Returns `keys` with keys.given: the origin of each key in `section` ("phase.NAME.") that was set.
+// Returns `keys`, with the origins of the given keys in `section` ("phase.NAME.") as keys.given.
 static LrKeys withOrigins(LrKeys keys, const SettingTable &table, const std::string &section) {
   for (const Setting &setting : table.all())
     if (setting.key.starts_with(section) && setting.origin != SettingOrigin::Default)

@@ -78,7 +78,8 @@ bool resolvePhases(const CheckedJob &job, Config &config) {
       const double perStep = double(phase.batchSize) * double(phase.sequenceLength);
       phase.steps = std::llround(phase.share * double(training.trainTokens) / perStep);
     } else if (training.trainIters > 0) {
-      // Rounds only sums of shares. Shares whose sum is 1 then have all training.train_iters steps.
+      // Rounds sums of shares, not each share, so that shares with sum 1 have all train_iters
+      // steps.
       shares += phase.share;
       phase.steps = std::llround(shares * double(training.trainIters)) - before;
       before += phase.steps;

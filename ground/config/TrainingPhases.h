@@ -9,12 +9,12 @@ namespace lmc::config {
 // training.trainIters if it was not given. `job` must be the job of `config`.
 void resolveSteps(const CheckedJob &job, Provenance &provenance, Config &config);
 
-// Puts the batch sizes of the phase `config.phase` into [training]. Sets the sequence length there
-// to the maximum of all phases, because defaults that derive from it must suffice for all phases.
+// Puts the batch sizes of the phase `config.phase` into [training]. Sets training.sequence_length
+// to the maximum of all phases, so that defaults derived from it are large enough for all phases.
 void enterPhase(Provenance &provenance, Config &config);
 
-// Puts the phase's sequence length into [training]. Call deriveDefaults() before. The default of
-// data.shuffle_block becomes the least common multiple of the sequence lengths of all phases.
+// Puts the phase's sequence length into [training]. deriveDefaults() must run before. The default
+// of data.shuffle_block becomes the least common multiple of the sequence lengths of all phases.
 void settlePhase(const Provenance &provenance, Config &config);
 
 // Reports keys of phases that contradict each other or other keys.

@@ -18,7 +18,7 @@ struct OtherValue {
   std::string what;
 };
 
-// A value of a key. An empty list has the type of a list of strings.
+// A value of a key. An empty list is stored as a list of strings, even for a list of integers.
 using Value = std::variant<bool, int64_t, double, std::string, std::vector<std::string>,
                            std::vector<int64_t>, OtherValue>;
 
@@ -28,7 +28,7 @@ Result<void> assign(const Key &key, const Value &value, Config &config);
 // Returns the key's name and its value in `config` as texts, as the plan stores them.
 Setting resolvedSetting(const Key &key, Config &config);
 
-// Returns each family whose default of `key` differs from the first family's, with its default.
+// Returns the families whose default of `key` differs from the first family's, with their defaults.
 std::vector<std::pair<const ModelFamily *, std::string>> otherDefaults(const Key &key);
 
 // Returns the default of a key that is not required, as markdown: "`0.1`" or "lr / 10".

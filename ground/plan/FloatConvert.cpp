@@ -21,9 +21,9 @@ struct Float16 {
 template <typename T> constexpr bool kIsShort = !std::is_floating_point_v<T>;
 } // namespace
 
-// Has no jumps, so compilers can vectorise a loop of calls. For an f32 below 2^-14 (the smallest
-// normal f16), adding 0.5 rounds as f16 does: the last bit of 0.5 has the value 2^-24, as the last
-// bit of such an f16 has. (Method: F. Giesen, "half to float done quick".)
+// Has no jumps, so compilers can vectorise a loop of calls. Below 2^-14 (the smallest normal f16),
+// f16 numbers are multiples of 2^-24. So are f32 numbers in [0.5, 1), so adding 0.5 rounds an f32
+// as f16 needs. (Method: F. Giesen, "half to float done quick".)
 uint16_t toFloat16(float value) {
   constexpr uint32_t kSmallestNormal = (127 - 14) << 23, kOverflow = (127 + 16) << 23;
   const uint32_t bits = std::bit_cast<uint32_t>(value), sign = bits >> 16 & 0x8000;
@@ -42,15 +42,15 @@ float fromFloat16(uint16_t bits) {
   const uint32_t exponent = size & kExponent;
   const uint32_t normal = size + ((127 - 15) << 23);
   const uint32_t special = normal + ((128 - 16) << 23); // infinity or NaN
-  // For an f16 x below 2^-14: makes the f32 2^-14 + x, and subtracts 2^-14.
+  // For an f16 x below 2^-14, makes the f32 number 2^-14 + x, and subtracts 2^-14 from it.
   const uint32_t small = std::bit_cast<uint32_t>(std::bit_cast<float>(size + kSmallestNormal) -
                                                  std::bit_cast<float>(kSmallestNormal));
   const uint32_t result = exponent == kExponent ? special : exponent == 0 ? small : normal;
   return std::bit_cast<float>(sign | result);
 }
 
-// Converts f64 to f32, and rounds to odd: if bits are lost, the last bit of the result is 1. A
-// value that is near the middle of two bf16 or f16 numbers then does not round to this middle.
+// Converts f64 to f32, and rounds to odd: the last bit of an inexact result is 1. Such a result is
+// never the middle of two bf16 or f16 numbers, so rounding it again cannot go the wrong way.
 static float roundToOdd(double value) {
   auto narrow = static_cast<float>(value);
   if (static_cast<double>(narrow) == value || std::isnan(value))
@@ -58,7 +58,7 @@ static float roundToOdd(double value) {
   uint32_t bits = std::bit_cast<uint32_t>(narrow);
   if (bits & 1)
     return narrow;
-  // The result is the odd neighbour of `narrow`. It lies on the other side of `value`.
+  // The result is the neighbour of `narrow` on the other side of `value`. Its last bit is 1.
   bool grew = std::fabs(static_cast<double>(narrow)) > std::fabs(value);
   return std::bit_cast<float>(grew ? bits - 1 : bits + 1);
 }

@@ -11,12 +11,12 @@ static uint64_t elements(const plan::Slice &slice) {
   return slice.bytes() / byteWidth(slice.dtype());
 }
 
-// Returns the position of the tensor's element `element`, counted with the padding between rows.
+// Returns the position of the tensor's element `element` if the padding between rows counts, too.
 static uint64_t placeOf(uint64_t element, uint64_t columns, uint64_t pitch) {
   return pitch ? element / columns * pitch + element % columns : element;
 }
 
-// Returns how many of the first `places` positions have elements of the tensor and not padding.
+// Returns how many of the first `places` positions hold elements, and not padding between rows.
 static uint64_t elementsBefore(uint64_t places, uint64_t columns, uint64_t pitch) {
   return pitch ? places / pitch * columns + std::min(places % pitch, columns) : places;
 }
@@ -63,7 +63,7 @@ HeldPart heldPart(const plan::Plan &plan, const plan::Variable &variable, uint64
                ? 0
                : std::min(count, elementsBefore(place - shard->offset(), columns, pitch));
   };
-  // The index of the rank's piece of the vector.
+  // The number of the rank's piece of the vector (Shard in plan.fbs).
   const uint64_t groups = std::max<uint64_t>(shard->groups(), 1);
   const uint64_t number = position % groups * (plan.shard_ranks() / groups) + position / groups;
   const uint64_t begin = number * piece;
@@ -82,7 +82,7 @@ HeldPart writtenPart(const plan::Plan &plan, const plan::Variable &variable, uin
                        variable.kind() == plan::VariableKind::Moment2Scale;
   const uint64_t block = isScale ? 1 : uint64_t(kMomentBlock);
   const uint64_t blocks = (held.count + block - 1) / block;
-  // Returns how many elements the first `number` of the ranks with the same elements write.
+  // Several ranks have the same elements. Returns how many the first `number` of these ranks write.
   auto before = [&](uint64_t number) {
     return std::min(held.count, blocks * number / copies * block);
   };

@@ -8,20 +8,20 @@
 
 namespace lmc {
 
-// Elements [first, first + count) of a tensor. Element `first` is element `at` of the variable's
-// slice. Rows have `columns` elements. The starts of two rows are `pitch` elements of the slice
-// apart; with pitch 0, all elements are adjacent.
+// Elements [first, first + count) of a tensor. Element `first` is element number `at` of the
+// variable's slice. Rows have `columns` elements, and begin `pitch` elements apart in the slice. If
+// the pitch is 0, all elements are adjacent.
 struct HeldPart {
   uint64_t first = 0, count = 0, at = 0;
   uint64_t columns = 0, pitch = 0;
 
-  // Returns elements [from, from + number) of the tensor. This part must have all of them, and must
-  // have element `from` even if `number` is 0.
+  // Returns the part with elements [from, from + number) of the tensor. This part must contain
+  // these elements, and must contain element `from` even if `number` is 0.
   HeldPart part(uint64_t from, uint64_t number) const;
   // Returns the longest range of adjacent elements at the beginning of the part.
   HeldPart run() const;
-  // Divides the part into ranges of adjacent elements, as long as possible: its rows, if it has a
-  // pitch.
+  // Divides the part into the longest ranges of adjacent elements. With a pitch, these are its
+  // rows.
   std::vector<HeldPart> runs() const;
   // Returns the range of the slice from the part's first to its last element, including the padding
   // between rows.
@@ -34,9 +34,9 @@ struct HeldPart {
 // divided among ranks, this part is the whole tensor. `plan` must be verified.
 HeldPart heldPart(const plan::Plan &plan, const plan::Variable &variable, uint64_t position);
 
-// Returns the part that a rank writes to a checkpoint. Each element of the tensor is in the part of
-// exactly one rank: ranks with the same elements divide these about equally. Parts end at moment
-// blocks, so a rank that writes 8-bit moments also writes their scales.
+// Returns the part that a rank writes to a checkpoint. Exactly one rank writes each element. Ranks
+// that have the same elements divide them about equally. Parts end at moment blocks, so a rank that
+// writes 8-bit moments also writes their scales.
 HeldPart writtenPart(const plan::Plan &plan, const plan::Variable &variable, uint64_t rank);
 
 // Returns the shape of a variable's whole tensor, without padding.

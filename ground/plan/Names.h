@@ -28,8 +28,8 @@ inline constexpr const char *kStarts = "batch.starts";
 inline constexpr const char *kPositions = "batch.positions";
 inline constexpr const char *kRowPositions = "batch.row_positions"; // in rows, not in documents
 
-// Variables of the function `generate`. The host writes to kGenerateRows the positions after which
-// it needs a token. The device writes the logits of this next token to kGenerateLogits.
+// Variables of the function `generate`. The host writes positions of tokens to kGenerateRows. The
+// device writes the logits of the token after each position to kGenerateLogits.
 inline constexpr const char *kGenerateRows = "generate.rows";
 inline constexpr const char *kGenerateLogits = "generate.logits";
 
@@ -41,16 +41,17 @@ inline constexpr const char *kParamNorm = "run.param_norm";
 inline constexpr const char *kUpdateNorm = "run.update_norm";
 inline constexpr const char *kDebugLogits = "debug.logits";
 
-// Statistics of routers, summed over the micro-steps and ranks of an optimizer step. Each is a
-// vector with one element per expert, inside the vector kRouterSums. routerSum(which, layer) names
-// the vector of one layer. The vector kRouterBalance itself is a sum over all routers.
+// Statistics of routers, summed over the micro-steps and ranks of an optimizer step. The vector
+// kRouterSums contains them all. The vector routerSum(which, layer) has one layer's, with one
+// element per expert. The vector kRouterBalance itself is a sum over all layers.
 inline constexpr const char *kRouterSums = "run.router";
 inline constexpr const char *kRouterCounts = "run.router.counts";   // choices
 inline constexpr const char *kRouterEntropy = "run.router.entropy"; // sums of -p log p, in nats
-// The number of choices outside of a rank's first window of rows; only with expert_capacity.
+// One number: the choices behind a rank's first window of rows. Only with expert_capacity.
 inline constexpr const char *kRouterLate = "run.router.late";
-// Each expert's contribution to the balancing loss. A layer's vector has it for coefficient 1. The
-// vector of all routers has the terms that are added to the tokens' losses.
+// Each expert's contribution to the balancing loss. A layer's vector has it before the loss
+// coefficient is applied. The vector of all layers has the terms that are added to the tokens'
+// losses.
 inline constexpr const char *kRouterBalance = "run.router.balance";
 
 // Returns "attention_grad" for "AttentionGrad", and "muon_ns_dtype" for "muonNsDType".

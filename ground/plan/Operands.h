@@ -107,7 +107,7 @@ inline Operands operandsOf(const Collective &op) {
   return {{"x", op.x()}, {"d", op.d(), Role::Write}};
 }
 
-// A wait itself accesses no bytes. The commands after it may access the bytes of its collective.
+// A wait itself accesses no bytes. Only commands after it may use the bytes of its collective.
 inline Operands operandsOf(const Wait &) { return {}; }
 
 // Calls `visit` with the body of `command` in its own type, such as `const Gemm &`, and returns the

@@ -65,8 +65,8 @@ static Result<const plan::Plan *> verified(const void *data, size_t bytes,
     return damaged("the plan is cut short or damaged: its checksum is missing");
   if (trailer == PlanTrailer::Damaged)
     return damaged("the plan is damaged: its checksum does not match");
-  // A small hostile plan may refer to one table many times, and would take very long to verify.
-  // Real plans have a few tables per command.
+  // A small hostile plan may refer to one table many times, so that verifying it takes very long.
+  // The limit prevents this; real plans have a few tables per command.
   constexpr size_t kMaxDepth = 64, kMaxTables = 10'000'000;
   flatbuffers::Verifier verifier(static_cast<const uint8_t *>(data), bytes - kPlanTrailerBytes,
                                  kMaxDepth, kMaxTables);
@@ -141,7 +141,7 @@ Result<void> PlanFile::verify() {
   return openPhases();
 }
 
-// Returns what differs between the plans of two phases of a run but must be equal; "" if nothing.
+// Returns what differs between the plans of two phases of a run, but must be equal; "" if nothing.
 static std::string differenceOfPhases(const plan::Plan &first, const plan::Plan &later) {
   if (first.fingerprint()->string_view() != later.fingerprint()->string_view())
     return "its parameters or moments";

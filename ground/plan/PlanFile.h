@@ -47,7 +47,7 @@ public:
 
   std::span<const std::byte> contents() const { return bytes; }
 
-  // Returns the index of the variable or function with that name; -1 if there is none.
+  // Returns the index of the variable or function with this name; -1 if there is none.
   int findVariable(std::string_view variable) const;
   int findFunction(std::string_view function) const;
 

@@ -13,8 +13,8 @@ uint64_t plannedBytes(const plan::Plan &plan);
 // In a copy of the state, each tensor begins at a multiple of this number of bytes (a cache line).
 inline constexpr uint64_t kCopyAlignment = 64;
 
-// Returns the number of bytes of host memory that hold a copy of what rank `rank` writes to a
-// checkpoint: its part (writtenPart()) of the weights and moments, with the padding between rows.
+// Returns the number of bytes of host memory for a copy of rank `rank`'s part of a checkpoint. That
+// part (writtenPart()) has weights and moments. The copy includes the padding between rows.
 uint64_t stateCopyBytes(const plan::Plan &plan, uint64_t rank);
 
 } // namespace lmc

@@ -29,7 +29,7 @@ void normalize(std::vector<Interval> &intervals) {
   intervals = std::move(joined);
 }
 
-// Adds the byte offsets modulo the pitch, as intervals of [0, pitch), that the slice's runs cover.
+// Adds the byte offsets that the slice's runs cover, modulo the pitch, as intervals in [0, pitch).
 void addResidues(const plan::Slice &slice, std::vector<Interval> &residues) {
   uint64_t pitch = slice.pitch(), begin = slice.offset() % pitch, end = begin + runBytes(slice);
   if (end <= pitch) {
@@ -40,7 +40,7 @@ void addResidues(const plan::Slice &slice, std::vector<Interval> &residues) {
   }
 }
 
-// Returns the number of bytes x in [0, limit) with x mod pitch in `residue`.
+// Returns the number of bytes in [0, limit) whose offset modulo `pitch` is in `residue`.
 uint64_t countBelow(uint64_t limit, uint64_t pitch, const Interval &residue) {
   uint64_t width = residue.end - residue.begin, last = limit % pitch;
   return limit / pitch * width + (last > residue.begin ? std::min(last - residue.begin, width) : 0);
@@ -78,7 +78,7 @@ uint64_t unionBytes(const std::vector<const plan::Slice *> &slices) {
       covered += extent.end - extent.begin;
     return std::min(sum, covered);
   }
-  // Between two neighbouring cuts, the covered bytes repeat every `pitch` bytes.
+  // No slice begins or ends between neighbouring cuts: the pattern repeats every `pitch` bytes.
   std::ranges::sort(cuts);
   cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
   uint64_t total = 0;
@@ -104,7 +104,7 @@ bool overlap(const plan::Slice &a, const plan::Slice &b) {
     return false;
   if (a.pitch() == 0 || a.pitch() != b.pitch())
     return true;
-  // The slices are columns of one matrix. They are disjoint if their runs alternate.
+  // The slices have the same pitch. They are disjoint if the runs of one lie in the other's gaps.
   const auto &[low, high] = a.offset() <= b.offset() ? std::tie(a, b) : std::tie(b, a);
   uint64_t column = (high.offset() - low.offset()) % a.pitch();
   return column < runBytes(low) || column + runBytes(high) > a.pitch();

@@ -15,12 +15,12 @@ uint64_t extentOf(const plan::Slice &slice);
 // Returns the offset in the arena of the end of the slice's last row.
 uint64_t endOf(const plan::Slice &slice);
 
-// Returns the number of bytes that at least one of `slices` covers. All must lie in one arena. With
-// several pitches, the result may be too large.
+// Returns the number of bytes that at least one of `slices` covers. All slices must lie in one
+// arena. If their pitches differ, the number may be too large.
 uint64_t unionBytes(const std::vector<const plan::Slice *> &slices);
 
-// Returns true if the slices have a byte in common. For slices with different pitches, returns true
-// if their extents overlap (from the first to the last byte of each).
+// Returns true if the slices have a byte in common. If their pitches differ, compares only their
+// extents, which go from the slice's first byte to its last.
 bool overlap(const plan::Slice &a, const plan::Slice &b);
 
 // A copy of `rows` runs of `bytes` bytes each. Runs begin dPitch bytes apart in the target and
@@ -29,8 +29,8 @@ struct CopyRuns {
   uint64_t bytes = 0, rows = 1, dPitch = 0, xPitch = 0;
 };
 
-// Returns the runs of the command that copies slice `x` to slice `d` (plan.fbs, Copy). If both have
-// a pitch, they must have the same number of rows.
+// Returns the runs for copying slice `x` to slice `d` (plan.fbs, Copy). If both slices have a
+// pitch, they must have the same number of rows.
 CopyRuns copyRuns(const plan::Slice &d, const plan::Slice &x);
 
 } // namespace lmc

@@ -5,7 +5,7 @@ namespace {
 
 DType dtypeOf(const Plan &plan, uint32_t slice) { return plan.slices()->Get(slice)->dtype(); }
 
-// Returns the scratch of a command on a CPU: attention's gradient in bf16 sums dq in f32.
+// Returns a command's scratch on a CPU: attention's gradient in bf16 needs f32 space to sum dq.
 std::optional<Scratch> cpuScratch(const Plan &plan, const Command &command) {
   const AttentionGrad *grad = command.body_as_AttentionGrad();
   if (!grad || dtypeOf(plan, grad->q()) != DType::BF16)
@@ -14,15 +14,15 @@ std::optional<Scratch> cpuScratch(const Plan &plan, const Command &command) {
 }
 
 // Returns the minimum scratch of a command on CUDA; some kernels need more. The gradient of
-// attention stores the sum of dout * out for each token and head. Scatter-add sorts pairs (id,
-// token) of 8 bytes each.
+// attention stores the sum of dout * out for each token and head. Scatter-add sorts pairs of an id
+// and a token; a pair has 8 bytes.
 std::optional<Scratch> cudaScratch(const Plan &plan, const Command &command) {
   if (const AttentionGrad *grad = command.body_as_AttentionGrad())
     return Scratch{sumType(dtypeOf(plan, grad->q())),
                    {grad->batch(), grad->seq(), grad->heads(), 1}};
   if (const ScatterAdd *scatter = command.body_as_ScatterAdd())
     return Scratch{DType::I8, {scatter->rows(), 8, 1, 1}};
-  // For each expert, a thread block stores the count of choices and the sum of p (lm.route).
+  // For each expert, a thread block stores the number of choices and the sum of p (lm.route).
   if (const Route *route = command.body_as_Route())
     return Scratch{DType::I8, {route->count(), 8, 1, 1}};
   if (const SortRows *sort = command.body_as_SortRows())
@@ -30,7 +30,7 @@ std::optional<Scratch> cudaScratch(const Plan &plan, const Command &command) {
   return std::nullopt;
 }
 
-// For each limit, the maximum over all devices of compute capability 8.0 or later (CUDA C++
+// Each limit is the maximum over all devices of compute capability 8.0 or later (CUDA C++
 // Programming Guide, "Technical Specifications per Compute Capability").
 constexpr GridLimits kCudaLimits = {.blocks = {0x7fffffff, 0xffff, 0xffff},
                                     .threads = 1024,

@@ -20,7 +20,7 @@ struct GridLimits {
   uint32_t sharedBytes;             // maximum dynamic shared memory of a thread block
 };
 
-// The minimum workspace of a command. Its number of elements is the product of `extents`.
+// The minimum workspace of a command. The product of `extents` is its number of elements.
 struct Scratch {
   DType dtype;
   std::array<uint64_t, 4> extents = {1, 1, 1, 1};
@@ -28,7 +28,7 @@ struct Scratch {
 
 struct TargetRules {
   std::string_view name; // the part of a plan's target before ':', such as "cpu"
-  // The limits of a kernel launch. Null: kernels have no grid, and commands have no launches.
+  // The limits of a kernel launch. If null, kernels have no grid, and commands have no launches.
   const GridLimits *grid = nullptr;
   bool modulesMatch = false; // true if Module.target must equal the target of the plan
   // The address of a matrix product's workspace (i8) is a multiple of this number of bytes. 0:

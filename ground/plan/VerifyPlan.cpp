@@ -25,8 +25,8 @@ namespace {
 using plan::DType;
 using plan::sumType;
 
-// A limit far above every dimension, size and count of a real plan. The sum of two numbers below
-// the limit does not overflow, nor does a cast of a number to int64_t.
+// A limit far above every dimension, size and count of a real plan. Two numbers below the limit can
+// be added without overflow, and each fits into int64_t.
 constexpr uint64_t kLimit = uint64_t(1) << 60;
 
 constexpr uint64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
@@ -230,7 +230,7 @@ private:
       const bool isOfRank = kind == Kind::ComputeCopy || kind == Kind::Gradient;
       if (!isOfRank && kind != Kind::Moment1 && kind != Kind::Moment2 && !isScale(kind))
         continue;
-      // With several ranks, a copy or gradient that every rank has whole names no parameter.
+      // With several ranks, a copy or gradient that every rank has whole has no `parameter`.
       if (isOfRank && !variable->parameter() && plan.shard_ranks() > 1)
         continue;
       auto of =
@@ -245,7 +245,7 @@ private:
     return {};
   }
 
-  // Checks that a variable's tensor fits into the vector that is divided among the ranks.
+  // Checks that a variable's tensor lies inside the vector that the ranks divide (plan.fbs, Shard).
   Result<void> shard(const plan::Variable &variable, const plan::Slice &piece) {
     if (!variable.shard())
       return {};
@@ -435,8 +435,8 @@ private:
   // Checks that, while a collective may run, no command accesses bytes that the collective writes,
   // or writes bytes that the collective reads.
   Result<void> streams(const plan::Function &function) {
-    // One n for each stream: when a collective ends, all collectives of the stream among the
-    // function's first n commands have ended.
+    // Element s is n if the collectives of stream s among the function's first n commands have
+    // ended. endedWith[c] is this state at the time when collective c ends.
     using Ended = std::array<uint32_t, kStreams>;
     std::map<uint32_t, Ended> endedWith;
     Ended latest{};                // of the last collective of each stream, its number + 1
@@ -485,7 +485,7 @@ private:
     return {};
   }
 
-  // Returns true if `command` accesses what `collective` writes, or writes what it reads.
+  // Returns true if one of the two commands writes bytes that the other one accesses.
   bool disturbs(const plan::Command &command, const plan::Command &collective) const {
     for (const plan::Operand &used : plan::operandsOf(collective))
       for (const plan::Operand &operand : plan::operandsOf(command))
@@ -508,7 +508,7 @@ private:
       if (!operand.mayBeSpaced && slice(operand.slice).pitch() != 0)
         return fail("operand {} is not dense", operand.name);
     }
-    // Only a kernel may overwrite bytes of its other operands, after it has read them.
+    // Only a Launch may write bytes of its other operands: its kernel reads them before it writes.
     if (!command.body_as_Launch())
       LMC_TRY(apart(operands));
     return launches(command, operands);
@@ -687,7 +687,7 @@ private:
     return {};
   }
 
-  // Returns the expected dtype of an operand that may have `type` or the dtype of its sums.
+  // Returns the expected dtype of an operand that may have `type` or sumType(type).
   DType typeOrSum(int64_t index, DType type) const {
     return dtypeOf(index) == type ? type : sumType(type);
   }

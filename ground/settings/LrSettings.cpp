@@ -25,7 +25,7 @@ int whereGiven(const LrKeys &keys, const char *key) {
   return keys.given.contains(key) ? keys.given.at(key) : 0;
 }
 
-// Returns true if `ratio` was given later than `plain`, another form of the same value.
+// Returns true if the key `ratio` was given later than `plain`, another key for the same value.
 bool usesRatio(const LrKeys &keys, const char *plain, const char *ratio) {
   return whereGiven(keys, ratio) > whereGiven(keys, plain);
 }

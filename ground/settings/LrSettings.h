@@ -1,5 +1,5 @@
-// The schedule of the learning rate: the keys of [lr_schedule], their rules, and the resulting
-// schedule. The compiler checks a job by the rules; `lmc-run --set` checks changes by them.
+// The keys of [lr_schedule], the rules for them, and the learning-rate schedule that they describe.
+// `lmc compile` checks a job by the rules, and `lmc-run --set` checks its changes.
 #pragma once
 
 #include "ground/settings/SettingTable.h"
@@ -53,8 +53,8 @@ struct LrKeys {
   std::string wsdDecayStyle = "linear";
   std::vector<std::string> points = {}; // "STEP:RATE"
   int64_t restartStep = 0;
-  // Where each given key ("min_lr") comes from. 1: the file, 2: `lmc compile --set`, 3: `lmc-run
-  // --set`. Of min_lr and min_lr_ratio, the one with the higher number decides.
+  // Where each given key ("min_lr") comes from: 1 is the file, 2 is `lmc compile --set`, 3 is
+  // `lmc-run --set`. Of min_lr and min_lr_ratio, the one with the higher number counts.
   std::map<std::string, int> given = {};
 };
 

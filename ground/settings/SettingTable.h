@@ -29,10 +29,10 @@ struct Setting {
   std::vector<std::string> values = {}; // the elements of a StringList
   SettingOrigin origin = SettingOrigin::Default;
   bool identity = false; // another value trains another model: a restart must declare the change
-  // If the default derives from another setting: that setting's key, and the divisor of its value.
+  // The default may be derived: it is then the value of this setting, divided by derivedDivisor.
   std::string derivedFrom = {};
   double derivedDivisor = 1;
-  // Only the settings of a job have the members below.
+  // Only the settings of a job have the members from here on.
   double minimum = 0, maximum = 0;       // range of a number, inclusive; may be infinite
   std::vector<std::string> choices = {}; // accepted texts; empty: any text
   std::string doc = {};
@@ -63,17 +63,17 @@ public:
   // Returns the setting `key`; nullptr if the plan has none.
   const Setting *find(std::string_view key) const;
 
-  // Returns the names of a list's tables, in their order: "web" in "data.source.web.paths" for the
-  // list "data.source". Returns none if the key that replaces the list was given later (--set is
-  // later than the file): data.train replaces [[data.source]], data.validation [[validation]].
+  // Returns the names of a list's tables, in order: "web" of "data.source.web.paths" for the list
+  // "data.source". Returns none if the key that replaces the list was given later (--set is later
+  // than the file): data.train for [[data.source]], and data.validation for [[validation]].
   std::vector<std::string> tablesOf(std::string_view list) const;
-  // Returns the files of data.train or data.validation, or none if its tables were given later.
+  // Returns the files of data.train or data.validation; none if its tables were given later.
   std::vector<std::string> files(std::string_view key) const;
   // Returns the value of `key`. Error: there is no setting `key`, or its value is no number.
   Result<double> number(std::string_view key) const;
 
 private:
-  // Returns the latest origin of a setting in the list's tables, or Default if there is none.
+  // Returns the latest of the origins of settings in the list's tables; Default if there are none.
   SettingOrigin originOfTables(std::string_view list) const;
 
   std::vector<Setting> entries;

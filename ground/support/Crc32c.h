@@ -8,7 +8,7 @@
 
 namespace lmc {
 
-// Element b is the register after the byte b, if the register was zero before b. 0x82F63B78 is the
+// Element b is the CRC register after byte b, if the register was zero before. 0x82F63B78 is the
 // polynomial with its bits reversed.
 inline constexpr auto kCrc32cTable = [] {
   std::array<uint32_t, 256> table{};

@@ -39,7 +39,7 @@ public:
   Result<void> writeAt(const void *data, size_t bytes, uint64_t offset);
   // Makes the file `bytes` bytes long. Bytes after its old end are zeros.
   Result<void> resize(uint64_t bytes);
-  // Reads `bytes` bytes, or fewer only at the end of the file, and returns their number.
+  // Reads `bytes` bytes, or fewer at the end of the file. Returns the number of bytes that it read.
   Result<size_t> read(void *data, size_t bytes);
   // Like read(), from byte `offset` of the file on. Several threads may call it at the same time.
   Result<size_t> readAt(void *data, size_t bytes, uint64_t offset) const;
@@ -85,11 +85,11 @@ Result<std::string> readTextFile(const std::string &path, uint64_t maximumBytes)
 // Creates the file `path` with the contents `text`, and syncs it.
 Result<void> writeTextFile(const std::string &path, const std::string &text);
 
-// Writes `text` to PATH.partial, renames that file to `path`, and syncs both. At every moment,
-// `path` has either its old or its new contents.
+// Writes `text` to PATH.partial, renames this file to `path`, and syncs the file and its folder. At
+// every moment, `path` has either its old or its new contents.
 Result<void> publishFile(const std::string &path, const std::string &text);
 
-// Does the same without syncing: a crash of the machine may lose the new contents.
+// Does the same as publishFile(), but without syncing: a machine crash may lose the new contents.
 Result<void> replaceFile(const std::string &path, const std::string &text);
 
 // Syncs the entries of a folder: new names, renames and removals.
@@ -114,8 +114,8 @@ Result<std::vector<std::string>> listFolder(const std::string &path);
 Result<uint64_t> freeBytes(const std::string &path);
 
 // Renames the complete folder `from` to `to`, removes the old folder at `to`, and syncs the result.
-// At every moment, the old or the new folder is complete at `to`. If the file system cannot
-// exchange names, the old folder may be at `aside` instead. All paths must have the same parent.
+// At every moment, the old or the new folder is complete at `to`. Exception: if the file system
+// cannot exchange names, the old folder may be at `aside`. All paths must have the same parent.
 Result<void> publishFolder(const std::string &from, const std::string &to,
                            const std::string &aside);
 

@@ -52,9 +52,9 @@ public:
   virtual const Vocabulary &vocabulary() const = 0;
   // Returns the id that stands for unknown characters, if there is one.
   virtual std::optional<uint32_t> unknown() const = 0;
-  // Returns the number of tokens as the library that made the file counts them.
+  // Returns the number of tokens in the vocabulary. BPE counts equal tokens once.
   virtual size_t size() const = 0;
-  // Cuts a text into parts whose ids, one after the other, are those of the text.
+  // Cuts a text into parts. The ids of the parts, one after the other, are the ids of the text.
   virtual void cut(std::string_view text, std::vector<std::string_view> &parts) const {
     parts.push_back(text);
   }
@@ -63,7 +63,7 @@ public:
 // Byte pair encoding.
 struct BpeOptions {
   Vocabulary vocabulary;
-  // Pairs of pieces that can be merged. Earlier pairs are merged before later ones.
+  // The pairs of pieces that can be merged, in order of priority (the highest first).
   std::vector<std::pair<std::string, std::string>> merges;
   std::optional<std::string> unknown; // the piece for unknown characters; absent: they are errors
   std::string prefix;                 // prefix of pieces that do not begin a word
@@ -73,7 +73,7 @@ struct BpeOptions {
   bool ignoreMerges = false; // a word that is a piece becomes this piece, without merges
   bool byteLevel = false;    // pieces stand for bytes, as GPT-2 maps them to characters
 };
-// Error: one clause about a merge that is impossible with the vocabulary.
+// The Error is a clause that says which merge is impossible with the vocabulary.
 Result<std::unique_ptr<Model>> makeBpe(BpeOptions options);
 
 // The unigram language model. It takes the segmentation with the highest probability.
@@ -87,9 +87,9 @@ Result<std::unique_ptr<Model>> makeUnigram(UnigramOptions options);
 // Returns the piece "<0xHH>", which stands for a byte of an unknown character.
 std::string bytePiece(int byte);
 
-// Returns GPT-2's map from bytes to characters. By this map, any bytes become text.
+// Returns GPT-2's map: element b is a printable character (UTF-8) that stands for byte b.
 const std::vector<std::string> &byteCharacters();
-// Returns the bytes whose characters are `text`; nothing if one of them stands for no byte.
+// Returns the bytes for which the characters of `text` stand; nullopt if a character has no byte.
 std::optional<std::string> bytesOfCharacters(std::string_view text);
 
 } // namespace lmc

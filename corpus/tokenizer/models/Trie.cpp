@@ -6,7 +6,7 @@ namespace lmc {
 
 namespace {
 
-// The free places of a double array, as a linked list. Place 0, which is never free, is its head.
+// A linked list of the free places of a double array. Its head is place 0, which is never free.
 class FreePlaces {
 public:
   explicit FreePlaces(size_t places) : next(1), previous(1) { append(places); }
@@ -28,7 +28,7 @@ public:
     next[place] = kNoId;
   }
   bool isFree(uint32_t place) const { return place != 0 && next[place] != kNoId; }
-  // Returns the free place after `place`, or 0 after the last one. after(0) is the first.
+  // Returns the free place that follows `place`; 0 if none does. after(0) is the first free place.
   uint32_t after(uint32_t place) const { return next[place]; }
 
 private:

@@ -12,8 +12,8 @@
 
 namespace lmc {
 
-// A hash table with open addressing. Slots point to entries in an array of 32-bit numbers. An entry
-// is the word's length in bytes, the number of ids, the note, the word (zero-padded), and the ids.
+// A hash table with open addressing. Slots point into an array of 32-bit numbers, to entries: word
+// length in bytes, number of ids, a note of the caller, the word (zero-padded), and the ids.
 class WordCache {
 public:
   struct Known {
@@ -64,7 +64,7 @@ public:
     ++words;
   }
 
-  // Prefetch the memory that find() reads: first the slot, some time later the entry.
+  // Prefetch what find() reads. loadEntry() needs the slot, so call it some time after loadSlot().
   void loadSlot(uint64_t hash) const { __builtin_prefetch(&slots[hash & (kSlots - 1)]); }
   void loadEntry(uint64_t hash) const {
     __builtin_prefetch(entries.data() + slots[hash & (kSlots - 1)].entry);

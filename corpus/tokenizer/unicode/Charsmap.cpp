@@ -8,7 +8,7 @@
 
 namespace lmc {
 
-// These read the bit fields of one unit of the trie.
+// Return the bit fields of a unit (an element) of the trie's double array.
 static bool hasLeaf(uint32_t unit) { return unit >> 8 & 1; }
 static uint32_t value(uint32_t unit) { return unit & 0x7fffffff; }
 static uint32_t label(uint32_t unit) { return unit & (1u << 31 | 0xff); }

@@ -17,14 +17,14 @@ namespace lmc {
 
 class Charsmap {
 public:
-  // Error, as one clause: the table is damaged. SentencePiece refuses the same tries.
+  // The Error is a clause that says what is damaged. SentencePiece refuses such a trie, too.
   static Result<Charsmap> parse(std::string_view blob);
 
   struct Match {
     size_t bytes; // of the text
     std::string_view replacement;
   };
-  // Of the table's strings with which `text` begins, return the shortest or the longest one.
+  // Return the replacement of the shortest or longest string in the table that `text` begins with.
   std::optional<Match> shortest(std::string_view text) const { return find(text, true); }
   std::optional<Match> longest(std::string_view text) const { return find(text, false); }
 
@@ -32,7 +32,7 @@ public:
   bool keeps(char a, char b) const;
 
 private:
-  // Each unit is a value or a node. parse() has checked that all children of nodes are in `units`.
+  // The trie's double array of nodes and values. parse() has checked that all children exist.
   std::vector<uint32_t> units;
   std::string replacements;
 

@@ -22,7 +22,7 @@ template <const auto &Flips> const CodePoints &setOf() {
   return set;
 }
 
-// Returns the value of `c` in a table of runs (first code point << 8 | value).
+// Returns the value of `c`. Each element of `runs` is (first code point of a run) << 8 | value.
 uint32_t valueAt(std::span<const uint32_t> runs, char32_t c) {
   return *std::prev(std::upper_bound(runs.begin(), runs.end(), uint32_t(c) << 8 | 0xff)) & 0xff;
 }
@@ -104,7 +104,8 @@ void composeAll(std::vector<Point> &points) {
   bool hasStarter = false;
   for (const Point point : points) {
     if (hasStarter) {
-      // A point cannot compose with the starter if one between them has the same or a higher class.
+      // A point cannot compose with the starter if one between them has at least its combining
+      // class.
       const bool adjacent = end == starter + 1;
       const bool blocked =
           !adjacent && (points[end - 1].combining >= point.combining || point.combining == 0);
@@ -210,7 +211,7 @@ size_t clusterEnd(std::string_view text, size_t begin) {
   char32_t before = readUtf8(text, at);
   bool afterPictograph = pictographs.contains(before); // and what extends it
   while (at < text.size()) {
-    // A fast path: in nearly all texts, most characters are ASCII characters beside each other.
+    // A fast path: a cluster ends between two ASCII characters, unless the first is '\r'.
     if (before < 0x80 && before != '\r' && static_cast<uint8_t>(text[at]) < 0x80)
       return at;
     size_t end = at;
@@ -239,7 +240,7 @@ std::string normalForm(std::string_view text, NormalForm form) {
   result.reserve(text.size());
   std::vector<Point> points; // from the last starter that can change
   for (size_t at = 0; at < text.size();) {
-    // Copies ASCII characters that are before an ASCII character: they stay as they are.
+    // Copies ASCII characters unchanged, except one that a non-ASCII character follows.
     size_t plain = at;
     while (plain < text.size() && uint8_t(text[plain]) < 0x80)
       ++plain;

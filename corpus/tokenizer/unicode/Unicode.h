@@ -28,7 +28,8 @@ namespace regex {
 // "\s" and "[\w]".
 const CodePoints &space();
 const CodePoints &word();
-// Returns the sets of \p{NAME}: general categories ("Lu"), groups of them ("L"), and "Han".
+// Returns the set for each NAME of \p{NAME}: categories ("Lu"), groups of categories ("L"), and
+// "Han".
 std::map<std::string_view, CodePoints> properties();
 } // namespace regex
 
@@ -36,14 +37,14 @@ std::map<std::string_view, CodePoints> properties();
 const CodePoints &wordCharacters();  // \w of the crate regex
 const CodePoints &spaceCharacters(); // \s of the crate regex, and char::is_whitespace
 inline bool isSpace(char32_t c) { return spaceCharacters().contains(c); }
-// Returns the index at which the white space before `end` begins. It is at least `begin`.
+// Returns the index at which the white space before `end` begins. The index is at least `begin`.
 size_t spaceBegin(std::string_view text, size_t begin, size_t end);
 const CodePoints &numericCharacters();     // char::is_numeric
 const CodePoints &punctuationCharacters(); // what Punctuation splits at
 const CodePoints &markCharacters();        // what StripAccents removes
 
 // Returns the end of the grapheme cluster that begins at byte `begin` (Unicode Standard Annex 29).
-// Clusters of 6 bytes and more may come out in parts.
+// A cluster of 6 bytes or more may end too early.
 size_t clusterEnd(std::string_view text, size_t begin);
 
 void appendLowercase(std::string &text, char32_t c);

@@ -12,8 +12,8 @@ void appendUtf8(std::string &text, char32_t c) {
     text += static_cast<char>(0x80 | (c >> 6 * more & 0x3f));
 }
 
-// Returns the number of bytes of the character with which `bytes` begins. If there is none, returns
-// 0, and sets `part` to the number of bytes that could begin a character, at least 1.
+// Returns the number of bytes of the character at the start of `bytes`; 0 if it is invalid. `part`
+// is then the length of the longest prefix that could begin a character, at least 1 byte.
 static size_t validLength(std::string_view bytes, size_t &part) {
   const auto lead = static_cast<uint8_t>(bytes[0]);
   part = 1;

@@ -33,7 +33,7 @@ constexpr char32_t readUtf8(std::string_view text, size_t &at) {
   return c;
 }
 
-// Moves `at`, which must be above 0, back to the start of the character that ends there.
+// Moves `at` to the start of the character that ends before byte `at`. `at` must be above 0.
 constexpr void stepBack(std::string_view text, size_t &at) {
   do
     --at;
@@ -48,8 +48,8 @@ size_t validUtf8Length(std::string_view bytes);
 // Returns at most 40 bytes of `text` (valid UTF-8) in quotes, as one line: '\n' becomes "\n".
 std::string inQuotes(std::string_view text);
 
-// Returns `bytes` with U+FFFD in the place of each "maximal subpart" that is no character (Unicode
-// 15, chapter 3.9), as Python's errors="replace" and Rust's from_utf8_lossy do.
+// Returns `bytes` with U+FFFD for each invalid sequence of bytes, as Python's errors="replace" and
+// Rust's from_utf8_lossy do (Unicode 15, chapter 3.9, "maximal subpart").
 std::string replaceInvalidUtf8(std::string_view bytes);
 
 } // namespace lmc

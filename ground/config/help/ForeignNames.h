@@ -24,7 +24,7 @@ struct ForeignKey {
   std::string name;
   unsigned programs; // of ForeignProgram
   const char *key;   // path of lmc's key; "": lmc has none
-  // The difference to `key` in meaning or unit, or "". If there is no `key`: what to use instead.
+  // The difference to `key` in meaning or unit, or "". Without a key, says what to use instead.
   const char *remark;
 };
 
@@ -37,9 +37,9 @@ struct ForeignSection {
 std::span<const ForeignKey> foreignKeys();
 std::span<const ForeignSection> foreignSections();
 
-// Returns the entry for `name` in `section` ("" for none), or nullptr. Ignores capital letters, '-'
-// for '_', and leading dashes: "--num-layers" finds `num_layers`. Searches only entries with a
-// section in their name ("learning_rate.base") if `ofSection`, else only the others.
+// Returns the entry for `name` in `section` ("" for none), or nullptr. Finds `num_layers` for
+// "--num-layers" and "NUM_LAYERS", too. If `ofSection`, searches only entries that name a section
+// ("learning_rate.base"), else only the others.
 const ForeignKey *findForeignKey(std::string_view section, std::string_view name, bool ofSection);
 const ForeignSection *findForeignSection(std::string_view section);
 

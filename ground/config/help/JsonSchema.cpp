@@ -189,7 +189,7 @@ public:
       requireKey(key, families);
   }
 
-  // Returns the schema. It requires no key of a table that has the key `standIn`.
+  // Returns the schema. A table that has the key `standIn` needs no other key.
   Json finish(const char *standIn = nullptr) {
     Json needs = Json::object();
     if (!required.empty())
@@ -258,7 +258,7 @@ Json sectionSchema(const Section &section, const KeyTable &keys) {
   for (const Section &inner : sections())
     if (std::string_view(inner.name).starts_with(prefix))
       table.addProperty(inner.name + prefix.size(), sectionSchema(inner, keys));
-  // [model] needs no other key if `config` is given: its config.json has values for all of them.
+  // If `config` is given, [model] needs no other key, because that config.json has all values.
   return table.finish(keys.find(section.name, "config") ? "config" : nullptr);
 }
 

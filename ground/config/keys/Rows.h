@@ -12,7 +12,7 @@
 
 namespace lmc::config::keys {
 
-// These and the other files' maximum values keep all products of sizes below 2^63.
+// The maximum values in this folder keep every product of sizes below 2^63.
 constexpr double kMaxLayers = 4096, kMaxPositions = 1 << 26, kMaxSteps = 1e12;
 constexpr double kMaxInt32 = 2147483647;
 
@@ -23,7 +23,7 @@ inline void rate(Key &key) { range(0, kMaxRate)(key); } // a learning rate
 
 class Rows {
 public:
-  // Makes the rows of all sections except the tables of lists.
+  // Makes the rows of all keys except those in tables of lists, such as [[data.source]].
   explicit Rows(const ModelFamilies &families);
 
   std::vector<Section> sections;
