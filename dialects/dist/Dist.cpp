@@ -67,8 +67,7 @@ bool lmc::dist::isUnfinished(Value value) {
 }
 
 // Checks that dimension 0 of the result is that of the input, times the number of ranks
-// (all-gather) or divided by it (reduce-scatter). Checks that only a wait or async op takes an
-// async result.
+// (all-gather) or divided by it (reduce-scatter). Checks which ops take an async result.
 template <typename Op> static LogicalResult verifyCollective(Op op) {
   auto mesh = SymbolTable::lookupNearestSymbolFrom<MeshOp>(op, op.getMeshAttr());
   if (!mesh)

@@ -17,7 +17,7 @@ bool isCollective(mlir::Operation *op);
 // Returns true for a collective along `expert`, which exchanges the tokens of experts.
 bool isExchange(mlir::Operation *op);
 
-// Returns true for a collective that only starts. A dist.wait ends it and has its result.
+// Returns true for a collective that only starts. A later dist.wait ends it and has its result.
 bool isAsync(mlir::Operation *op);
 
 // Returns true if `value` is the result of a collective that may not have ended.

@@ -1,4 +1,4 @@
-// The verifiers of causal grouped-query attention, which ops of several levels share.
+// The verifiers of causal grouped-query attention. Attention ops of several dialects share them.
 #pragma once
 
 #include "mlir/IR/BuiltinTypes.h"
@@ -49,7 +49,7 @@ template <typename Op> mlir::LogicalResult verifyAttention(Op op, mlir::RankedTe
 mlir::LogicalResult verifyRotation(mlir::Operation *op, mlir::Value cos, mlir::Value sin,
                                    int64_t seq, int64_t headDim);
 
-// Verifies a gradient op: dq, dk, dv and dout must have the types of q, k, v and out.
+// Verifies a gradient op: dq, dk, dv and dout must have the same types as q, k, v and out.
 template <typename Op> mlir::LogicalResult verifyAttentionGrad(Op op) {
   if (mlir::failed(verifyAttention(op, op.getOut().getType())))
     return mlir::failure();

@@ -27,7 +27,7 @@ struct CommandOperand {
 class CommandOperands : public llvm::SmallVector<CommandOperand, 12> {
 public:
   CommandOperands() = default;
-  // Omits operands whose value is null.
+  // Leaves out operands whose value is null.
   CommandOperands(std::initializer_list<CommandOperand> all);
 };
 

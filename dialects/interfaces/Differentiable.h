@@ -6,7 +6,7 @@
 
 namespace lmc {
 
-// The gradients of an op's operands, or a failure that has been reported.
+// The gradients of an op's operands, or a failure whose error has been reported.
 using Gradients = mlir::FailureOr<llvm::SmallVector<mlir::Value>>;
 
 } // namespace lmc

@@ -113,7 +113,7 @@ LogicalResult KernelOp::verify() {
   return verifyRegion(*this, body);
 }
 
-// A kernel accepts operands and results in any layout: codegen::canEmit has checked this.
+// A kernel accepts operands and results in any layout. codegen::canEmit has checked the layouts.
 CommandOperands LaunchOp::getCommandOperands() {
   CommandOperands operands;
   for (Value input : getInputs())

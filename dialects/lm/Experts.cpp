@@ -1,4 +1,4 @@
-// Defines the ops of a mixture of experts: their verifiers and their vector-Jacobian products.
+// Defines the ops of a mixture of experts: their verifiers and vector-Jacobian products.
 #include "dialects/lm/Lm.h"
 #include "dialects/lm/TensorTypes.h"
 

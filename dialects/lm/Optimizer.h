@@ -32,7 +32,7 @@ SteppedParameter steppedParameter(VariableOp parameter);
 // start of the whole parameter, even if ranks divide it.
 llvm::SmallVector<mlir::Attribute> matricesOf(VariableOp parameter);
 
-// State that an optimizer keeps for each parameter.
+// A kind of state that an optimizer keeps for each parameter.
 struct OptimizerState {
   VariableKind kind;
   mlir::RankedTensorType type;

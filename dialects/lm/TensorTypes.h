@@ -16,7 +16,6 @@ inline int64_t extent(mlir::Value value, unsigned dim) {
   return tensorTypeOf(value).getDimSize(dim);
 }
 
-// Returns `type` with dimension `dim` changed to `size`.
 inline mlir::RankedTensorType resized(mlir::RankedTensorType type, unsigned dim, int64_t size) {
   llvm::SmallVector<int64_t> shape(type.getShape());
   shape[dim] = size;
@@ -31,7 +30,7 @@ mlir::Value reshape(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value,
 mlir::Value slice(mlir::OpBuilder &b, mlir::Location loc, mlir::RankedTensorType type,
                   mlir::Value source, llvm::ArrayRef<int64_t> offsets);
 
-// Returns rows [offset, offset + count) of a matrix; of a vector, the elements with these indices.
+// Returns rows [offset, offset + count) of a matrix, or these elements of a vector.
 mlir::Value sliceRows(mlir::OpBuilder &b, mlir::Location loc, mlir::Value source, int64_t offset,
                       int64_t count);
 

@@ -81,7 +81,7 @@ static void printOperand(OpAsmPrinter &printer, Operation *op, StringRef name, V
   printOptionalOperand(printer, op, name, slice, type);
 }
 
-// Parses `%slice : tensor type`, which follows the name in a line.
+// Parses `%slice : tensor type`, the part of a line after the name.
 static ParseResult parseSlice(OpAsmParser &parser, OpAsmParser::UnresolvedOperand &slice,
                               Type &type) {
   RankedTensorType tensor;
@@ -104,7 +104,7 @@ static ParseResult parseOptionalOperand(OpAsmParser &parser, StringRef name,
   return parseSlice(parser, slice.emplace(), type);
 }
 
-// A launch has one line `in` for each input of its kernel, then one line `out` for each result.
+// A launch has one line `in` for each kernel input, then one line `out` for each kernel result.
 static void printArguments(OpAsmPrinter &printer, Operation *, OperandRange slices, TypeRange,
                            IntegerAttr inputs) {
   for (auto [number, slice] : llvm::enumerate(slices)) {
@@ -190,8 +190,8 @@ LogicalResult ArenaOp::verify() {
   return success();
 }
 
-// A view has `rows` runs of adjacent bytes, which start `pitch` bytes apart. Checks that a view of
-// pitch 0 has one run; else, that each run is whole rows and that runs do not overlap.
+// A view has `rows` runs of adjacent bytes. Runs start `pitch` bytes apart. Checks that a view with
+// pitch 0 has one run. Otherwise, checks that a run is whole rows and that runs do not overlap.
 template <typename View> static LogicalResult verifyRuns(View view) {
   auto type = view.getType().getContent();
   int64_t offset = view.getOffset(), rows = view.getRows(), pitch = view.getPitch();

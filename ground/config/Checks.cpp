@@ -109,7 +109,7 @@ void ropeScaling(const CheckedJob &job) {
   if (!job.sound({"model.rope_scaling.rope_type"}))
     return;
   if (scaling.type == RopeScalingType::None) {
-    // Reports other keys of [model.rope_scaling], which have no effect without a rope_type.
+    // Reports keys of [model.rope_scaling] that have no effect because rope_type is missing.
     for (const Key &key : job.keys)
       if (!job.provenance.given("model.rope_scaling.rope_type") &&
           key.section == "model.rope_scaling" && key.name != "rope_type" &&

@@ -15,7 +15,7 @@
 
 namespace lmc::config {
 
-// Records which keys were set, and where. Checks skip keys that already have a reported error.
+// Records which keys were set, and where. A check skips a key with an error reported before.
 struct Provenance {
   std::string file;                         // path of the TOML file
   std::map<std::string, Location> sections; // by name; the location of the section's header
@@ -23,7 +23,7 @@ struct Provenance {
   std::set<std::string> broken;         // paths of keys with a reported error
 
   bool given(const std::string &path) const { return keys.count(path); }
-  // Returns the first of these locations that is known: of the key, of its section, of the file.
+  // Returns the location of the key, else of its section, else of the file.
   Location of(const std::string &path) const;
 };
 
@@ -43,7 +43,7 @@ struct CheckedJob {
   }
 };
 
-// Reports required keys that the job lacks, and adds them to `broken`. `family` is null if unknown.
+// Reports required keys that the job lacks, and adds them to `broken`. Null `family`: unknown.
 void checkRequired(const KeyTable &keys, const ModelFamily *family, Provenance &provenance,
                    Diagnostics &diagnostics);
 

@@ -52,7 +52,7 @@ void assignModelConfig(const Assignment *from, const KeyTable &keys, Config &con
   assignAll(importHuggingFaceConfig(path, keys, diagnostics), config, provenance, diagnostics);
   if (diagnostics.count() == before)
     return;
-  // After an error in config.json, missing keys of [model] are not reported.
+  // If config.json has an error, missing keys of [model] are not reported.
   for (const Key &key : keys)
     if (key.section == "model" && !provenance.given(key.path()))
       provenance.broken.insert(key.path());

@@ -135,7 +135,7 @@ struct MemoryConfig {
 };
 
 struct DistributedConfig {
-  // Values of shardGroup that are not a number of ranks.
+  // Special values of shardGroup. Any other value is a number of ranks.
   static constexpr int64_t kAutoGroup = 0, kNodeGroup = -1, kWorldGroup = -2;
 
   int64_t nodes = 1, devicesPerNode = 1;
@@ -149,8 +149,8 @@ struct DistributedConfig {
   double expertCapacity = 0;    // rows at a time, in multiples of the average; 0: all at once
 
   int64_t ranks() const { return nodes * devicesPerNode; }
-  // A group is a number of consecutive ranks that divide the state between them. Return the number
-  // of ranks in a group, and the number of groups.
+  // A group consists of consecutive ranks that divide the state among them. Return the number of
+  // ranks in a group, and the number of groups.
   int64_t shardRanks() const;
   int64_t replicateRanks() const { return ranks() / shardRanks(); }
   bool dividesGradients() const;
@@ -319,13 +319,13 @@ int64_t stepsBefore(const Config &config, size_t phase);
 // Sets the micro-batch size and keys that depend on it. `size` must divide batch size / devices.
 void setMicroBatchSize(Config &config, int64_t size);
 
-// Sets memory.loss_chunk to `tokens`, also in `config.settings`.
+// Sets memory.loss_chunk to `tokens`, and updates `config.settings`.
 void setLossChunk(Config &config, int64_t tokens);
 
 // Returns the text of docs/config.md.
 std::string configReference(const ModelFamilies &families);
 
-// Returns a JSON Schema (draft-07) of a job's TOML file, with the keys of all families.
+// Returns a JSON Schema (draft-07) of a job's TOML file. It has the keys of all families.
 std::string configSchema(const ModelFamilies &families);
 
 // Returns the reason why no Hugging Face class computes the model, or "" if one does.

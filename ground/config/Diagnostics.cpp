@@ -13,7 +13,7 @@ namespace lmc::config {
 
 namespace {
 
-// Escapes line breaks and control characters, because an error must be one line.
+// Escapes line breaks and control characters, so that an error is one line.
 std::string oneLine(const std::string &text) {
   std::string line;
   for (const unsigned char c : text) {

@@ -71,7 +71,7 @@ private:
       assignments.push_back({keys.find(section, name), toValue(value), {path}});
   }
 
-  // Returns the family that config.json names; null after an error.
+  // Returns the family that config.json names, or null after an error.
   const ModelFamily *readFamily(const Json &json) {
     if (!json.is_object()) {
       error("is not a JSON object");
@@ -235,7 +235,7 @@ std::string huggingFaceConfig(const Config &config) {
       {"initializer_range", model.initializerRange},
       {"tie_word_embeddings", model.tieWordEmbeddings},
       {"use_cache", true},
-      // These ids depend on the tokenizer, which lmc does not know.
+      // These ids depend on the tokenizer, so lmc does not know them.
       {"bos_token_id", nullptr},
       {"eos_token_id", nullptr},
       {"pad_token_id", nullptr},

@@ -14,7 +14,7 @@ namespace lmc::config {
 
 inline constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
-// The field of Config that stores a key's value. The type of the field is the type of the key.
+// The field of Config with a key's value. The field has the type of the key.
 using Field = std::variant<int64_t *, uint64_t *, double *, bool *, std::string *,
                            std::vector<std::string> *, std::vector<int64_t> *, DataType *,
                            RecomputeMode *, ShardingStrategy *, RopeScalingType *>;
@@ -26,7 +26,7 @@ struct Choice {
   int value = 0;
 };
 
-// A default that is the value of another key, `key`, divided by `divisor`.
+// A default that is computed: the value of the key `key`, divided by `divisor`.
 struct DerivedDefault {
   std::string key; // "training.train_iters"; "": the default is fixed
   double divisor = 1;
@@ -38,11 +38,11 @@ struct Key {
   const char *alias = ""; // another accepted name of the key
   std::function<Field(Config &)> field;
   const char *unit = "";                              // "bytes" also takes text such as "76GiB"
-  // The inclusive range of a number, or of each number of a list.
+  // The range of a number, or of each number in a list. Both bounds are allowed values.
   double minimum = -kUnbounded, maximum = kUnbounded;
   std::vector<Choice> choices = {};
   bool required = false;
-  // The default as text; "": the default is the initial value of the field.
+  // The default as text. If it is "", the default is the initial value of the field.
   const char *defaultText = "";
   DerivedDefault derived = {};
   bool runTime = false;  // `lmc-run --set` may change the key
@@ -50,7 +50,7 @@ struct Key {
   bool runTimeIfGiven = false;
   bool identity = false; // another value trains another model: a restart must declare the change
   std::string doc = {};
-  // The families that have the key; empty: all families. KeyTable sets this field.
+  // The families that have the key. If empty, all families have it. KeyTable sets this field.
   ModelFamilies families = {};
 
   std::string path() const { return section + "." + name; }
@@ -109,7 +109,7 @@ std::string typeText(const Key &key);
 std::string rangeText(const Key &key);
 // Returns the canonical spellings of the key's choices, without aliases.
 std::vector<std::string> choiceNames(const Key &key);
-// Returns the key's doc as markdown. It names the families if not all have the key.
+// Returns the key's documentation as markdown. It names the families if some lack the key.
 std::string docText(const Key &key);
 
 } // namespace lmc::config

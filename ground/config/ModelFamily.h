@@ -50,14 +50,14 @@ struct ModelFamily {
                              {"attention_dropout", 0.0},
                              {"partial_rotary_factor", 1.0},
                              {"use_sliding_window", false}};
-  // Keys of config.json with dropout probabilities. lmc takes them as 0, and warns of other values.
+  // Keys of config.json with dropout probabilities. lmc reads them as 0, and warns of other values.
   std::vector<std::string> dropouts = {};
-  // The default of intermediate_size, as a multiple of hidden_size; 0: the key is required.
+  // The default of intermediate_size, as a multiple of hidden_size. 0: a job must set the key.
   int64_t intermediateRatio = 0;
   // True if the MLP can be padded with zeros, because it has a gate and no experts.
   bool mayPadMlp = true;
 
-  // Reports keys that contradict each other. Null: the family has no such checks.
+  // Reports keys that contradict each other. If null, the family has no such checks.
   void (*check)(const config::CheckedJob &job) = nullptr;
   // If this family's Hugging Face class cannot compute the model, returns a family whose class can.
   // If it can, returns nullopt. A null pointer means that this family's class computes every model.

@@ -15,7 +15,7 @@ std::vector<std::string> namesIn(const KeyTable &keys, std::string_view section)
   for (const Key &key : keys)
     if (key.section == section)
       names.push_back(key.name);
-  // Adds the sections inside this section: in [model], `rope_scaling` names [model.rope_scaling].
+  // Adds the names of the sections inside: "rope_scaling" in [model] for [model.rope_scaling].
   const std::string prefix = std::string(section) + ".";
   for (const Section &candidate : sections())
     if (std::string_view(candidate.name).substr(0, prefix.size()) == prefix)
@@ -112,7 +112,7 @@ std::string sectionMeant(std::string_view name) {
   return nearestName(name, names);
 }
 
-// Returns true if the section is probably a misspelt one of lmc. Its keys are then not reported.
+// Returns true if `section` is probably a misspelt section of lmc: its keys are not reported.
 bool isMisspelt(std::string_view section) {
   if (listOf(section))
     return true;
@@ -185,7 +185,7 @@ public:
             static_cast<unsigned>(source.begin.column)};
   }
 
-  // Reads the entries of `table`, the section `section` ("" for the top level).
+  // Reads the entries of `table`, which is the section `section` ("" for the top level).
   void read(const std::string &section, const toml::table &table) {
     for (const auto &[name, node] : table) {
       const std::string_view word = name.str();
@@ -221,7 +221,7 @@ private:
       readUnknownKeys(section, *table);
   }
 
-  // Reports each key of an unknown section for which hintFor() has a hint.
+  // Reports each key of an unknown section if hintFor() has a hint for the key.
   void readUnknownKeys(const std::string &section, const toml::table &table) {
     for (const auto &[name, node] : table) {
       if (const toml::table *inner = node.as_table())
@@ -291,7 +291,7 @@ Unknown unknownOverride(const KeyTable &keys, std::string_view section, std::str
                                              : unknownSection(keys, section);
 }
 
-// Returns the value of an override: as TOML if the text is a TOML value, else as a bare word.
+// Returns the value of an override: the TOML value that the text is, else the text as a string.
 Result<Value> overrideValue(const Key &key, const std::string &text) {
   Config config;
   const Field field = key.field(config);
@@ -302,7 +302,7 @@ Result<Value> overrideValue(const Key &key, const std::string &text) {
     return userError("{} has no value; write {}=VALUE", key.path(), key.path());
   const toml::parse_result result = toml::parse("value = " + text);
   const bool oneValue = result && result.table().size() == 1;
-  // A string such as a shell command may begin with a bracket.
+  // A bracket does not open a list if the key is a string: a shell command may begin with "[".
   const bool isString = std::holds_alternative<std::string *>(field);
   const bool quoted =
       std::string_view(isString ? "\"'" : "\"'[{").find(text.front()) != std::string_view::npos;

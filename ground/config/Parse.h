@@ -22,7 +22,7 @@ struct ParsedFile {
   bool valid = false; // false if the text has a syntax error of TOML
   std::vector<Assignment> assignments;
   std::map<std::string, Location> sections; // headers of sections and of tables of lists
-  // Known keys that misspelt names probably mean. They are not also reported as missing.
+  // The known keys that misspelt names probably mean. These keys are not reported as missing.
   std::set<std::string> misspelt;
 };
 
@@ -34,8 +34,8 @@ ParsedFile parseToml(const std::string &text, const std::string &path, KeyTable 
 // Returns `text` without spaces and tabs at its ends.
 std::string trimmed(const std::string &text);
 
-// Parses texts "section.key=VALUE" in order; VALUE is a TOML value or a bare word. The key may be
-// of a table of a list that the file has: "data.source.web.weight".
+// Parses texts "section.key=VALUE" in order; VALUE is a TOML value or a bare word. The key may
+// belong to a table of a list, if the file has this table: "data.source.web.weight".
 std::vector<Assignment> parseOverrides(const std::vector<std::string> &overrides,
                                        const KeyTable &keys, Diagnostics &diagnostics);
 

@@ -32,7 +32,6 @@ public:
   }
 
 private:
-  // Stores the value of an entry of a plan.
   Result<void> store(const Setting &entry) {
     // Skips [model], which is fixed in the plan's functions, and keys of earlier releases.
     const Key *key = entry.key.starts_with("model.") ? nullptr : keys.reach(entry.key);

@@ -17,8 +17,8 @@ struct RunSettings {
   SettingTable table; // the texts of all settings, each with its origin
 
   // Reads the settings of `plan` and applies `overrides` ("section.key=VALUE") in order. Then
-  // computes the defaults that derive from changed settings. Error: the plan does not have a key,
-  // or does not allow it to change at run time.
+  // computes the defaults that derive from changed settings. Error: the plan lacks an overridden
+  // key, or does not allow it to change at run time.
   static Result<RunSettings> read(const plan::Plan &plan,
                                   const std::vector<std::string> &overrides);
 };

@@ -45,7 +45,7 @@ const Table &tableOf(const std::map<std::string, Table> &all, const std::string 
   return found == all.end() ? none : found->second;
 }
 
-// Returns the phases' sequence lengths in ascending order; without phases, the job's length.
+// Returns the sequence lengths of the phases in ascending order, or the job's if it has no phases.
 std::vector<int64_t> sequenceLengths(const Config &config) {
   std::set<int64_t> lengths;
   for (const PhaseConfig &phase : config.phases)

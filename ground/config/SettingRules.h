@@ -14,7 +14,7 @@
 
 namespace lmc {
 
-// Returns broken rules and warnings. `table` says where each value of `config` comes from.
+// Returns the broken rules and the warnings. `table` has the origin of each value in `config`.
 std::vector<SettingFault> settingFaults(const Config &config, const SettingTable &table);
 
 // Returns the keys of [lr_schedule].
@@ -29,8 +29,8 @@ LrKeys phaseLrKeys(const Config &config, const SettingTable &table, const PhaseC
 // later. `stepSeconds` is the predicted time of a step in seconds, or 0 without a prediction.
 int64_t checkpointInterval(const Config &config, const SettingTable &table, double stepSeconds);
 
-// Returns a warning if a job that is predicted to take more than half an hour saves only at its
-// end; else "".
+// Returns a warning if a job is predicted to take over half an hour and saves only at its end; ""
+// otherwise.
 std::string unsavedWarning(const Config &config, const SettingTable &table, double stepSeconds);
 
 // Returns the multiples of `n` next below and above `value`, for error messages: "8 or 16".
@@ -40,7 +40,7 @@ struct StepRange {
   uint64_t first = 0, last = 0;
 };
 
-// Reads step ranges such as "120,130-140"; "" has none. Error: `text` is not of this form.
+// Reads step ranges such as "120,130-140". An empty text has none. Error: `text` has another form.
 Result<std::vector<StepRange>> readStepRanges(std::string_view text);
 
 } // namespace lmc

@@ -54,7 +54,7 @@ std::vector<std::string> splitAtCommas(const std::string &text) {
   return parts;
 }
 
-// Returns true if a value of the key may have a comma outside of quotes.
+// Returns true if values of the key may contain commas outside of quotes.
 bool mayHaveCommas(const Key &key) {
   Config config;
   const Field field = key.field(config);

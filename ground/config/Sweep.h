@@ -1,4 +1,4 @@
-// Expands a `--set` with several values, such as lr_schedule.lr=1e-3,3e-4, to a job per value.
+// Expands a `--set` with several values, such as lr_schedule.lr=1e-3,3e-4, into one job per value.
 #pragma once
 
 #include "ground/config/Config.h"

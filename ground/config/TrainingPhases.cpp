@@ -28,7 +28,7 @@ int64_t stepsFor(int64_t tokens, int64_t batchSize, int64_t sequenceLength) {
   return (tokens + perStep - 1) / perStep;
 }
 
-// Copies to the phase the values of [training] that the phase does not give.
+// Copies values from [training] to the phase if the phase does not give them.
 void inherit(const Provenance &provenance, const TrainingConfig &training, PhaseConfig &phase) {
   const std::tuple<const char *, int64_t *, int64_t> values[] = {
       {"sequence_length", &phase.sequenceLength, training.sequenceLength},
@@ -39,7 +39,7 @@ void inherit(const Provenance &provenance, const TrainingConfig &training, Phase
       *field = value;
 }
 
-// Returns true if the phase has one of `steps`, `tokens` and `share`; else reports the phase.
+// Returns true if the phase has exactly one of `steps`, `tokens` and `share`; else reports it.
 bool hasOneExtent(const CheckedJob &job, const PhaseConfig &phase) {
   std::vector<std::string> given;
   for (const char *name : {"steps", "tokens", "share"}) {
@@ -78,8 +78,7 @@ bool resolvePhases(const CheckedJob &job, Config &config) {
       const double perStep = double(phase.batchSize) * double(phase.sequenceLength);
       phase.steps = std::llround(phase.share * double(training.trainTokens) / perStep);
     } else if (training.trainIters > 0) {
-      // Rounds sums of shares, not each share, so that shares with sum 1 have all train_iters
-      // steps.
+      // Rounds sums of shares, not each share: if all shares sum to 1, no step is lost.
       shares += phase.share;
       phase.steps = std::llround(shares * double(training.trainIters)) - before;
       before += phase.steps;
@@ -172,7 +171,7 @@ void enterPhase(Provenance &provenance, Config &config) {
   training.microBatchSize = phase.microBatchSize;
   training.sequenceLength =
       std::ranges::max(config.phases, {}, &PhaseConfig::sequenceLength).sequenceLength;
-  // Makes errors about the batch name the line of the phase's key.
+  // Makes errors about the batch point to the line of the phase's key.
   for (const char *name : {"sequence_length", "batch_size", "micro_batch_size"})
     if (const auto given = provenance.keys.find(keyOf(phase, name)); given != provenance.keys.end())
       provenance.keys[fmt::format("training.{}", name)] = given->second;

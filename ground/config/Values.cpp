@@ -241,7 +241,7 @@ std::vector<std::pair<const ModelFamily *, std::string>> otherDefaults(const Key
 std::string defaultMarkdown(const Key &key) {
   const DerivedDefault &derived = key.derived;
   if (!derived.key.empty()) {
-    // Names the other key by its last part or, if `key` has the same last part, by its whole path.
+    // Names the other key by its last part, or by its whole path if `key` has the same last part.
     const std::string last = derived.key.substr(derived.key.rfind('.') + 1);
     const std::string &name = last == key.name ? derived.key : last;
     return derived.divisor == 1 ? name : fmt::format("{} / {}", name, derived.divisor);

@@ -78,7 +78,7 @@ template <typename From, typename To> static To cast(From value) {
 
 template <typename From, typename To>
 static bool convert(const void *source, void *target, uint64_t count) {
-  // Uses memcpy, because a tensor in a file may start at any byte.
+  // Uses memcpy, because a tensor may start at any byte of a file.
   for (uint64_t i = 0; i < count; ++i) {
     From value;
     std::memcpy(&value, static_cast<const char *>(source) + i * sizeof(From), sizeof(From));

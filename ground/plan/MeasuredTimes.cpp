@@ -31,7 +31,7 @@ static const json *member(const json *value, const char *key) {
   return found == value->end() ? nullptr : &*found;
 }
 
-// Sets `value` to the member `key` of an object. Returns false if it is absent or of another type.
+// Sets `value` to the member `key` of an object. Returns false if it is missing or of another type.
 template <typename T> static bool read(const json *object, const char *key, T &value) {
   const json *found = member(object, key);
   if (!found || !(std::is_same_v<T, std::string> ? found->is_string()

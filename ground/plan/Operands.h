@@ -32,7 +32,7 @@ struct Operand {
   bool isResult() const { return role == Role::Write || role == Role::Accumulate; }
 };
 
-// The operands of a command. An optional operand that is absent (slice -1) is left out.
+// The operands of a command, without its absent optional operands (slice -1).
 class Operands : public std::vector<Operand> {
 public:
   Operands() = default;
@@ -52,7 +52,7 @@ inline Operands operandsOf(const Launch &op) {
 
 // Returns true if the product is added to the contents of d.
 inline bool accumulates(const Gemm &op) { return int64_t(op.c()) == int64_t(op.d()); }
-// Returns the slice that is added to the product; -1 if there is none, or if it is `d` itself.
+// Returns the slice that is added to the product; -1 if there is none, or if that slice is `d`.
 inline int64_t residualOf(const Gemm &op) { return accumulates(op) ? -1 : int64_t(op.c()); }
 
 inline Operands operandsOf(const Gemm &op) {

@@ -45,7 +45,7 @@ size_t byteWidth(plan::DType dtype) {
   return 0;
 }
 
-// A FlatBuffer's header is the offset of the root table and the file identifier, 4 bytes each.
+// A FlatBuffer's header has the offset of the root table and the file identifier (4 bytes each).
 static constexpr size_t kHeaderBytes = 8;
 
 static Error notAPlan(const std::string &name) {

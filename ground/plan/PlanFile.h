@@ -63,9 +63,9 @@ private:
   const plan::Plan *root = nullptr;
 };
 
-// Verifies every index, range, shape, enum and name of a plan whose structure FlatBuffers' verifier
-// has accepted. After success, no command accesses bytes outside of its operands' slices, if the
-// machine code of kernels is right.
+// Verifies every index, range, shape, enum and name of a plan. FlatBuffers' verifier must have
+// accepted its structure. After success, commands access only bytes of their operands' slices, if
+// the machine code of kernels is right.
 Result<void> verifyPlan(const plan::Plan &plan);
 
 size_t byteWidth(plan::DType dtype);

@@ -34,7 +34,7 @@ struct TargetRules {
   // The address of a matrix product's workspace (i8) is a multiple of this number of bytes. 0:
   // matrix products have no workspace.
   uint32_t gemmWorkspaceAlignment = 0;
-  // Returns the minimum workspace of `command`, whose slices must exist; nullopt if it needs none.
+  // Returns the minimum workspace of `command`, or nullopt if it needs none. Its slices must exist.
   std::optional<Scratch> (*scratchOf)(const Plan &plan, const Command &command) = nullptr;
 };
 
@@ -46,7 +46,7 @@ inline bool computesOnHost(const Plan &plan) {
   return rulesOf(plan.target()->string_view()).grid == nullptr;
 }
 
-// Returns the dtype in which elements of `dtype` are summed: F64 for F64, else F32.
+// Returns the dtype for sums of elements of `dtype`: F64 for F64, else F32.
 inline DType sumType(DType dtype) { return dtype == DType::F64 ? DType::F64 : DType::F32; }
 
 } // namespace lmc::plan

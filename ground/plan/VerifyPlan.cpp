@@ -36,7 +36,7 @@ template <typename... Args> Error fail(fmt::format_string<Args...> format, Args 
   return userError(format, std::forward<Args>(args)...);
 }
 
-// Returns the product of the factors, or kLimit if the product is larger.
+// Returns the product of the factors, but at most kLimit.
 template <typename Factors = std::initializer_list<uint64_t>>
 uint64_t product(const Factors &factors) {
   uint64_t result = 1;
@@ -180,8 +180,8 @@ private:
     return {};
   }
 
-  // Returns true if the number of rows of a slice with a pitch is the product of some of its
-  // leading dimensions.
+  // Returns true if the slice's number of rows is a product of its first dimensions (shape [2, 3,
+  // 4]: 1, 2, 6 or 24).
   static bool leadingProduct(const plan::Slice &slice) {
     uint64_t rows = 1;
     if (slice.shape())
@@ -432,8 +432,8 @@ private:
     return {};
   }
 
-  // Checks that, while a collective may run, no command accesses bytes that the collective writes,
-  // or writes bytes that the collective reads.
+  // Checks commands that run while a collective may run. They must not access bytes that it writes,
+  // and must not write bytes that it reads.
   Result<void> streams(const plan::Function &function) {
     // Element s is n if the collectives of stream s among the function's first n commands have
     // ended. endedWith[c] is this state at the time when collective c ends.
@@ -594,7 +594,7 @@ private:
     for (uint32_t slice : *launch.args())
       if (slice >= plan.slices()->size())
         return fail("argument slice {} does not exist", slice);
-    // All launches of a kernel must have equally many arguments: as many as it declares.
+    // All launches of a kernel must have the number of arguments that the kernel declares.
     if (auto [count, isNew] = arguments.emplace(launch.kernel(), launch.args()->size());
         !isNew && count->second != launch.args()->size())
       return fail("kernel '{}' has {} arguments here and {} elsewhere",
@@ -653,7 +653,6 @@ private:
     return {};
   }
 
-  // Returns true if slice `x` lies inside slice `whole`.
   bool inside(int64_t x, int64_t whole) const {
     const plan::Slice &a = slice(x), &b = slice(whole);
     return a.arena() == b.arena() && a.offset() >= b.offset() && endOf(a) <= endOf(b);
@@ -720,7 +719,7 @@ private:
     return dtypeOf(index) == DType::F64 ? DType::F64 : DType::F32;
   }
 
-  // Checks that extents and numbers of indices fit into 32 bits.
+  // Checks that extents and index counts fit into 32 bits.
   Result<void> extents(DType type, std::initializer_list<uint64_t> all) {
     if (!isFloat(type))
       return fail("it is of {}", plan::EnumNameDType(type));
@@ -738,7 +737,7 @@ private:
         op.head_dim() == 0 || op.heads() % op.kv_heads() != 0)
       return fail("{} heads of {} over {} key/value heads, {} x {} tokens, make no attention",
                   op.heads(), op.head_dim(), op.kv_heads(), op.batch(), op.seq());
-    // The maximum head dimension limits the scratch. Kernels compute positions in 32 bits.
+    // The maximum head dimension limits the scratch size. Kernels compute positions in 32 bits.
     constexpr uint32_t kMostHeadDim = 4096, kMostPositions = 1u << 30;
     if (op.head_dim() > kMostHeadDim || op.seq() > kMostPositions || op.window() > kMostPositions)
       return fail("head dimension {} over {} tokens with window {} is beyond what is supported",

@@ -58,8 +58,8 @@ struct LrKeys {
   std::map<std::string, int> given = {};
 };
 
-// Returns the mistakes in the keys of a schedule that ends with step `lastStep` of the run. They
-// name keys without their section: "min_lr".
+// Returns the mistakes in the keys of a schedule that ends with step `lastStep` of the run. A
+// mistake names keys without their section: "min_lr".
 std::vector<SettingFault> lrFaults(const LrKeys &keys, int64_t lastStep);
 
 // Returns the schedule of `keys`, which must have no mistakes.

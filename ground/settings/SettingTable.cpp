@@ -27,7 +27,7 @@ std::string Setting::text() const {
 std::string SettingFault::named() const {
   const size_t dot = key.rfind('.');
   const std::string name = key.substr(dot + 1);
-  // A text may begin with another key of the section: "min_lr and min_lr_ratio say the same".
+  // The text may already begin with a key of the section: "min_lr and min_lr_ratio say the same".
   const bool beginsWithKey =
       text.starts_with(name + " ") || text.find(" and " + name + " ") != std::string::npos;
   return beginsWithKey ? key.substr(0, dot + 1) + text : fmt::format("{}: {}", key, text);

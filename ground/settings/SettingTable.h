@@ -42,7 +42,7 @@ struct Setting {
   std::string text() const;
 };
 
-// A broken rule, or a setting that probably does not have the intended effect.
+// A broken rule, or a warning about a setting that probably lacks the intended effect.
 struct SettingFault {
   std::string key;                     // the key at which it is reported: "checkpoint.keep_best"
   std::vector<std::string> reads = {}; // other keys on which it depends
@@ -69,7 +69,7 @@ public:
   std::vector<std::string> tablesOf(std::string_view list) const;
   // Returns the files of data.train or data.validation; none if its tables were given later.
   std::vector<std::string> files(std::string_view key) const;
-  // Returns the value of `key`. Error: there is no setting `key`, or its value is no number.
+  // Returns the value of `key`. Error: no setting has this key, or its value is no number.
   Result<double> number(std::string_view key) const;
 
 private:

@@ -5,8 +5,8 @@
 
 namespace lmc {
 
-// Makes the calling thread, and the threads that it starts, round to nearest and keep subnormal
-// numbers. This is the default, but a library that was linked with -ffast-math makes the processor
+// Makes the calling thread and the threads that it starts round to nearest and keep subnormal
+// numbers, as is the default. A library that was linked with -ffast-math makes the processor
 // replace subnormal numbers by zeros, and so changes the results of a run.
 inline void useDefaultArithmetic() { std::fesetenv(FE_DFL_ENV); }
 

@@ -25,7 +25,7 @@ Error systemError(const std::string &action, const std::string &path, int errorN
 }
 
 // Returns the Error for a path that could not be read. A missing or unreadable path is a user
-// error, because the user probably mistyped it.
+// error, because the user probably mistyped the path.
 static Error readingError(const std::string &path, int errorNumber) {
   constexpr int kOfUser[] = {ENOENT, ENOTDIR, EISDIR, EACCES, ELOOP, ENAMETOOLONG};
   Error error = systemError("read", path, errorNumber);
@@ -299,7 +299,7 @@ Result<std::vector<std::string>> expandPattern(const std::string &pattern) {
   ::globfree(&found);
   if (status != 0 || paths.empty())
     return userError("no file matches '{}'", pattern);
-  // glob(3) would sort by the locale.
+  // Sorts by bytes, because glob(3) sorts by the locale.
   std::sort(paths.begin(), paths.end());
   return paths;
 }

@@ -26,7 +26,7 @@ public:
   static Result<File> create(const std::string &path);
   // Opens an existing file and keeps its contents.
   static Result<File> openForWriting(const std::string &path);
-  // Opens an existing file and cuts it to its first `bytes` bytes; write() continues after them.
+  // Opens an existing file and removes all but its first `bytes` bytes. write() appends to them.
   static Result<File> openForAppending(const std::string &path, uint64_t bytes);
 
   File(File &&other) noexcept;
@@ -41,12 +41,12 @@ public:
   Result<void> resize(uint64_t bytes);
   // Reads `bytes` bytes, or fewer at the end of the file. Returns the number of bytes that it read.
   Result<size_t> read(void *data, size_t bytes);
-  // Like read(), from byte `offset` of the file on. Several threads may call it at the same time.
+  // Like read(), but from byte `offset` of the file. Several threads may call it at the same time.
   Result<size_t> readAt(void *data, size_t bytes, uint64_t offset) const;
   Result<uint64_t> size() const;
   // Syncs the contents.
   Result<void> sync();
-  // Closes the file. Some file systems report a failed write only here.
+  // Closes the file. Some file systems report a failed write only when the file is closed.
   Result<void> close();
 
   int descriptor() const { return fd; }
@@ -58,7 +58,7 @@ private:
   std::string name;
 };
 
-// A file that is mapped into memory read-only. No process may shorten the file while it is mapped.
+// A file that is mapped into memory, read-only. While it is mapped, no process may shorten it.
 class MappedFile {
 public:
   static Result<MappedFile> open(const std::string &path);
@@ -79,7 +79,7 @@ private:
   std::string name;
 };
 
-// Returns the whole text of a file, or an Error if the file has more than `maximumBytes` bytes.
+// Returns the whole text of a file. Error: the file has more than `maximumBytes` bytes.
 Result<std::string> readTextFile(const std::string &path, uint64_t maximumBytes);
 
 // Creates the file `path` with the contents `text`, and syncs it.
@@ -104,13 +104,13 @@ Result<void> removeTree(const std::string &path);
 bool exists(const std::string &path);
 
 // Returns the paths that match a pattern with the wildcards '*', '?' and '[', sorted by bytes. If
-// `pattern` has no wildcards or is an existing path, returns it alone. Error: no path matches.
+// `pattern` is a path, or has no wildcards, returns only `pattern`. Error: no path matches.
 Result<std::vector<std::string>> expandPattern(const std::string &pattern);
 
 // Returns the names of a folder's entries, sorted, without "." and "..".
 Result<std::vector<std::string>> listFolder(const std::string &path);
 
-// Returns how many bytes an unprivileged user may still write on the disk that holds `path`.
+// Returns how many bytes an unprivileged user may still write to the disk that holds `path`.
 Result<uint64_t> freeBytes(const std::string &path);
 
 // Renames the complete folder `from` to `to`, removes the old folder at `to`, and syncs the result.

@@ -24,7 +24,7 @@ inline void add(IdSet &set, uint32_t id) {
   set[id] = true;
 }
 
-// A map from strings that can be searched with a string_view.
+// A map with string keys. Searching for a string_view makes no copy of it.
 struct StringHash {
   using is_transparent = void;
   size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }

@@ -23,7 +23,7 @@ public:
     const uint32_t next = nodes[node].base ^ static_cast<uint8_t>(byte);
     return nodes[next].parent == node ? next : 0;
   }
-  // Returns the value of the string that ends at `node`, or kNoId.
+  // Returns the value of the string that ends at `node`, or kNoId if no string ends there.
   uint32_t value(uint32_t node) const { return nodes[node].value; }
 
 private:

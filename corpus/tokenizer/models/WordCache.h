@@ -40,7 +40,7 @@ public:
     return std::nullopt;
   }
 
-  // Adds a new word, unless it is too long. A full cache first forgets all words.
+  // Adds a new word if it is not too long. If the cache is full, first forgets all words.
   void add(std::string_view word, std::span<const uint32_t> ids, float note = 0) {
     if (word.size() > kLongestWord || ids.size() > UINT16_MAX)
       return;

@@ -13,7 +13,7 @@ namespace lmc {
 
 class CodePoints {
 public:
-  // `flips` are the code points at which membership in the set changes, in ascending order.
+  // `flips` has, in ascending order, the code points at which membership in the set changes.
   explicit CodePoints(std::vector<uint32_t> flips) : flips(std::move(flips)) {}
 
   bool contains(char32_t c) const;
@@ -28,8 +28,7 @@ namespace regex {
 // "\s" and "[\w]".
 const CodePoints &space();
 const CodePoints &word();
-// Returns the set for each NAME of \p{NAME}: categories ("Lu"), groups of categories ("L"), and
-// "Han".
+// Returns the set of each \p{NAME}: categories ("Lu"), groups of categories ("L"), and "Han".
 std::map<std::string_view, CodePoints> properties();
 } // namespace regex
 

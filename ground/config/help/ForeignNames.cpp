@@ -94,7 +94,7 @@ constexpr Row kRows[] = {
     {"lr_schedule.wsd_decay_style", "T:decay_type",
      "it needs style = \"wsd\"; \"sqrt\" is \"minus_sqrt\""},
 
-    // Keys that choose devices and divide the work among them.
+    // The keys that choose devices, and keys that divide the work among devices.
     {"distributed.strategy", "F:zero_stage", "zero_stage = 2 is strategy = \"zero2\""},
     {"distributed.strategy", "H:deepspeed", "stage 2 of DeepSpeed is strategy = \"zero2\""},
     {"distributed.strategy", "H:fsdp",

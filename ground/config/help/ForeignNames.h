@@ -1,5 +1,5 @@
-// Maps the names of settings in other training programs to lmc's keys, for hints in errors. They
-// are no aliases. docs/guides/coming-from.md shows the table to users.
+// Maps the names of settings in other training programs to lmc's keys, for hints in errors. A job
+// cannot use these names. docs/guides/coming-from.md shows the table to users.
 #pragma once
 
 #include <span>
@@ -20,7 +20,7 @@ enum ForeignProgram : unsigned {
 
 struct ForeignKey {
   // The name in lower case, with '_' for '-'. A name such as "learning_rate.base" counts only in a
-  // section "learning_rate"; any other name counts in every section.
+  // section "learning_rate". Any other name counts in every section.
   std::string name;
   unsigned programs; // of ForeignProgram
   const char *key;   // path of lmc's key; "": lmc has none
@@ -28,7 +28,7 @@ struct ForeignKey {
   const char *remark;
 };
 
-// A section of another program. Its name is the whole path of a section, or the last part.
+// A section of another program. Its name is a whole path, or the last part of a path.
 struct ForeignSection {
   std::string name;
   const char *remark; // lmc's section

@@ -206,7 +206,7 @@ public:
 
 private:
   void requireKey(const Key &key, const ModelFamilies &families) {
-    // The names of the families whose jobs need the key.
+    // The names of the families whose jobs must set the key.
     std::vector<std::string> names;
     for (const ModelFamily *family : families)
       if (key.isOf(*family) &&
