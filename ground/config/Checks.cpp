@@ -368,8 +368,8 @@ std::vector<Setting> settingsOf(const KeyTable &keys, const Provenance &provenan
 void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &config) {
   ModelConfig &model = config.model;
   TrainingConfig &training = config.training;
-  // In the table, keys come after the key from which their defaults derive. Only sequence_length
-  // comes after such keys, and its own default derives from no key.
+  // In the table, a key comes after the key from which its default derives. Only sequence_length
+  // comes after keys that derive from it, but it has no derived default itself.
   for (const Key &key : keys) {
     if (key.derived.key.empty() || provenance.given(key.path()))
       continue;

@@ -15,7 +15,7 @@
 
 namespace lmc::config {
 
-// Records which keys were set, and where. A check skips a key with an error reported before.
+// Records which keys were set, and where. Checks skip keys about which an error was reported.
 struct Provenance {
   std::string file;                         // path of the TOML file
   std::map<std::string, Location> sections; // by name; the location of the section's header

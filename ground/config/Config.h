@@ -290,7 +290,7 @@ struct Config {
   std::string text;               // contents of the TOML file
   std::vector<Setting> settings;  // all keys, in the order of the plan
   std::vector<std::string> warnings; // about values that the job asks for and does not get
-  // Warnings about settings. The plan lacks them, because `lmc-run --set` may change settings.
+  // Warnings about settings. The plan does not store them: `lmc-run --set` may change settings.
   std::vector<std::string> settingWarnings;
 };
 

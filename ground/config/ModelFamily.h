@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 struct CheckedJob; // ground/config/Checks.h
 } // namespace config
 
-// Checkpoints of a model are exported for the Hugging Face class of `family`.
+// Checkpoints of a model are exported for one Hugging Face class: the class of `family`.
 struct Export {
   const ModelFamily *family;
   std::string reason; // reason for this class, for errors: "a sliding_window"
@@ -59,8 +59,8 @@ struct ModelFamily {
 
   // Reports keys that contradict each other. If null, the family has no such checks.
   void (*check)(const config::CheckedJob &job) = nullptr;
-  // If this family's Hugging Face class cannot compute the model, returns a family whose class can.
-  // If it can, returns nullopt. A null pointer means that this family's class computes every model.
+  // If this family's Hugging Face class cannot compute the model, returns a family whose class can;
+  // otherwise nullopt. A null pointer means that this family's class computes every model.
   std::optional<Export> (*exportElsewhere)(const ModelConfig &model) = nullptr;
   // Returns the config.json keys that describe an exported model. If null, Llama's keys are used.
   config::Json (*modelKeys)(const ModelConfig &model) = nullptr;

@@ -15,7 +15,7 @@ std::vector<std::string> namesIn(const KeyTable &keys, std::string_view section)
   for (const Key &key : keys)
     if (key.section == section)
       names.push_back(key.name);
-  // Adds the names of the sections inside: "rope_scaling" in [model] for [model.rope_scaling].
+  // Adds the sections inside: in [model], the name "rope_scaling" for [model.rope_scaling].
   const std::string prefix = std::string(section) + ".";
   for (const Section &candidate : sections())
     if (std::string_view(candidate.name).substr(0, prefix.size()) == prefix)
@@ -112,7 +112,7 @@ std::string sectionMeant(std::string_view name) {
   return nearestName(name, names);
 }
 
-// Returns true if `section` is probably a misspelt section of lmc: its keys are not reported.
+// Returns true if `section` is probably a misspelt section of lmc. Its keys are then not reported.
 bool isMisspelt(std::string_view section) {
   if (listOf(section))
     return true;

@@ -55,7 +55,7 @@ std::vector<int64_t> sequenceLengths(const Config &config) {
   return {lengths.begin(), lengths.end()};
 }
 
-// Adds a schedule's faults. Puts `section` before their keys, and `reads` before their reads.
+// Adds the faults of a schedule in `section` ("phase.NAME."). They also depend on the keys `reads`.
 void addLrFaults(const Job &job, const LrKeys &keys, int64_t lastStep, const std::string &section,
                  const std::vector<std::string> &reads) {
   for (SettingFault fault : lrFaults(keys, lastStep)) {

@@ -29,8 +29,7 @@ LrKeys phaseLrKeys(const Config &config, const SettingTable &table, const PhaseC
 // later. `stepSeconds` is the predicted time of a step in seconds, or 0 without a prediction.
 int64_t checkpointInterval(const Config &config, const SettingTable &table, double stepSeconds);
 
-// Returns a warning if a job is predicted to take over half an hour and saves only at its end; ""
-// otherwise.
+// Returns a warning if a job of over half an hour (as predicted) saves only at its end; else "".
 std::string unsavedWarning(const Config &config, const SettingTable &table, double stepSeconds);
 
 // Returns the multiples of `n` next below and above `value`, for error messages: "8 or 16".

@@ -21,8 +21,7 @@ inline float fromBFloat16(uint16_t bits) { return std::bit_cast<float>(uint32_t{
 uint16_t toFloat16(float value);
 float fromFloat16(uint16_t bits);
 
-// Converts `count` elements. Rounds each only once, to nearest even. Returns false if `from` or
-// `to` is no float type.
+// Converts `count` floats; rounds each once, to nearest even. Returns false if a type is no float.
 bool convertFloats(plan::DType from, const void *source, plan::DType to, void *target,
                    uint64_t count);
 

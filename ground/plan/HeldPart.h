@@ -20,11 +20,10 @@ struct HeldPart {
   HeldPart part(uint64_t from, uint64_t number) const;
   // Returns the longest range of adjacent elements at the beginning of the part.
   HeldPart run() const;
-  // Divides the part into the longest ranges of adjacent elements. With a pitch, these are its
-  // rows.
+  // Returns the part's ranges of adjacent elements. If the part has a pitch, these are its rows.
   std::vector<HeldPart> runs() const;
-  // Returns the range of the slice from the part's first to its last element, including the padding
-  // between rows.
+  // Returns the part as one range of the slice, from the part's first element to its last. The
+  // range includes the padding between rows.
   HeldPart withPadding() const;
   // Returns the part in bytes: each element counts as `width` bytes.
   HeldPart inBytes(uint64_t width) const;

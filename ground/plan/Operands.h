@@ -88,8 +88,8 @@ inline const Gemm *productOf(const Command &command) {
   return command.body_as_Gemm();
 }
 
-// Returns true if the kernels of the command (Command.launches) are alternatives: a device launches
-// one of them.
+// Returns true if the command's kernels (Command.launches) are alternatives. A device then launches
+// only one of them.
 inline bool hasTwoWays(const Command &command) {
   return command.body_as_LinearSwiglu() || command.body_as_SwigluLinearGrad() ||
          (command.body_as_ExpertLinear() && command.launches() && command.launches()->size() > 1);
@@ -110,8 +110,8 @@ inline Operands operandsOf(const Collective &op) {
 // A wait itself accesses no bytes. Only commands after it may use the bytes of its collective.
 inline Operands operandsOf(const Wait &) { return {}; }
 
-// Calls `visit` with the body of `command` in its own type, such as `const Gemm &`, and returns the
-// result. Aborts the program if the type is unknown: no verified plan has such a command.
+// Calls `visit` with the body of `command`, which has its own type, such as `const Gemm &`. Returns
+// the result. Aborts the program if the type is unknown: no verified plan has such a command.
 template <typename Visit> auto visitBody(const Command &command, Visit &&visit) {
   switch (command.body_type()) {
 #define LMC_VISIT(Name)                                                                            \

@@ -19,8 +19,8 @@ inline constexpr uint32_t kSchemaVersion = 7;
 // A verified plan in memory, which stays the same even if the file changes.
 class PlanFile {
 public:
-  // Reads the file `path`, and verifies the checksum, the structure (by FlatBuffers' verifier), the
-  // schema version, and the meaning (verifyPlan()) of the plan in it.
+  // Reads the plan file `path`. Verifies its checksum, its structure (by FlatBuffers' verifier),
+  // its schema version, and its meaning (verifyPlan()).
   static Result<std::unique_ptr<PlanFile>> open(const std::string &path);
 
   // Copies and verifies the plan in the `bytes` bytes at `data`. Errors use `name` as its path.

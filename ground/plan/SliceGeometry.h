@@ -20,7 +20,7 @@ uint64_t endOf(const plan::Slice &slice);
 uint64_t unionBytes(const std::vector<const plan::Slice *> &slices);
 
 // Returns true if the slices have a byte in common. If their pitches differ, compares only their
-// extents, which go from the slice's first byte to its last.
+// extents. An extent goes from the first byte of a slice to its last.
 bool overlap(const plan::Slice &a, const plan::Slice &b);
 
 // A copy of `rows` runs of `bytes` bytes each. Runs begin dPitch bytes apart in the target and

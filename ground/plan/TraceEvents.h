@@ -13,8 +13,8 @@ namespace lmc::plan {
 
 class TraceEvents {
 public:
-  // Begins a trace. Process number `process`, which is named `title`, has a track for functions and
-  // a track for each stream of the plan.
+  // Begins a trace. Process number `process` has the name `title`, one track for functions, and one
+  // track for each stream of the plan.
   TraceEvents(const Plan &plan, int process, const std::string &title);
 
   // Adds a run of a function with the name `title`, which starts at `start` (seconds).

@@ -180,8 +180,8 @@ private:
     return {};
   }
 
-  // Returns true if the slice's number of rows is a product of its first dimensions (shape [2, 3,
-  // 4]: 1, 2, 6 or 24).
+  // Returns true if the slice's number of rows is a product of its first dimensions. For the shape
+  // [2, 3, 4], these products are 1, 2, 6 and 24.
   static bool leadingProduct(const plan::Slice &slice) {
     uint64_t rows = 1;
     if (slice.shape())
@@ -432,11 +432,11 @@ private:
     return {};
   }
 
-  // Checks commands that run while a collective may run. They must not access bytes that it writes,
-  // and must not write bytes that it reads.
+  // Checks commands that run while a collective may run. They must not access bytes that the
+  // collective writes, or write bytes that it reads.
   Result<void> streams(const plan::Function &function) {
     // Element s is n if the collectives of stream s among the function's first n commands have
-    // ended. endedWith[c] is this state at the time when collective c ends.
+    // ended. endedWith[c] has this array for the time at which collective c ends.
     using Ended = std::array<uint32_t, kStreams>;
     std::map<uint32_t, Ended> endedWith;
     Ended latest{};                // of the last collective of each stream, its number + 1
@@ -567,7 +567,8 @@ private:
     return {};
   }
 
-  // Returns the dtype of slice `index`, or F32 if the slice does not exist: operand() reports this.
+  // Returns the dtype of slice `index`. Returns F32 if no such slice exists; operand() reports
+  // this.
   DType dtypeOf(int64_t index) const {
     return index >= 0 && uint64_t(index) < plan.slices()->size() ? slice(index).dtype()
                                                                  : DType::F32;

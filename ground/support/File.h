@@ -103,8 +103,8 @@ Result<void> removeTree(const std::string &path);
 
 bool exists(const std::string &path);
 
-// Returns the paths that match a pattern with the wildcards '*', '?' and '[', sorted by bytes. If
-// `pattern` is a path, or has no wildcards, returns only `pattern`. Error: no path matches.
+// Returns the paths that match a pattern with '*', '?' and '[', sorted by bytes. Returns only
+// `pattern` if it has no such wildcard or is an existing path. Error: no path matches.
 Result<std::vector<std::string>> expandPattern(const std::string &pattern);
 
 // Returns the names of a folder's entries, sorted, without "." and "..".

@@ -73,7 +73,7 @@ struct BpeOptions {
   bool ignoreMerges = false; // a word that is a piece becomes this piece, without merges
   bool byteLevel = false;    // pieces stand for bytes, as GPT-2 maps them to characters
 };
-// The Error is a clause that says which merge is impossible with the vocabulary.
+// The Error is a clause that says why a merge is impossible with the vocabulary.
 Result<std::unique_ptr<Model>> makeBpe(BpeOptions options);
 
 // The unigram language model. It takes the segmentation with the highest probability.

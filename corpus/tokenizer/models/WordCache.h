@@ -1,4 +1,4 @@
-// Remembers the ids of words, so that a word is not encoded each time it occurs.
+// Remembers the ids of words, so that a word is not encoded again each time it occurs.
 #pragma once
 
 #include <xxhash.h>

@@ -17,7 +17,7 @@ namespace lmc {
 
 class Charsmap {
 public:
-  // The Error is a clause that says what is damaged. SentencePiece refuses such a trie, too.
+  // The Error is a clause that says what is damaged. SentencePiece refuses such a table, too.
   static Result<Charsmap> parse(std::string_view blob);
 
   struct Match {

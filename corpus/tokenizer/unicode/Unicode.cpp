@@ -104,7 +104,7 @@ void composeAll(std::vector<Point> &points) {
   bool hasStarter = false;
   for (const Point point : points) {
     if (hasStarter) {
-      // A point does not compose with the starter if one between has its combining class or more.
+      // A point cannot compose with the starter across a point with at least its combining class.
       const bool adjacent = end == starter + 1;
       const bool blocked =
           !adjacent && (points[end - 1].combining >= point.combining || point.combining == 0);

@@ -43,7 +43,7 @@ const CodePoints &punctuationCharacters(); // what Punctuation splits at
 const CodePoints &markCharacters();        // what StripAccents removes
 
 // Returns the end of the grapheme cluster that begins at byte `begin` (Unicode Standard Annex 29).
-// A cluster of 6 bytes or more may end too early.
+// If the cluster has 6 bytes or more, the end may be too early.
 size_t clusterEnd(std::string_view text, size_t begin);
 
 void appendLowercase(std::string &text, char32_t c);

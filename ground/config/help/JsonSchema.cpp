@@ -236,7 +236,7 @@ private:
   Json dependencies = Json::object(); // these forbid a key under both of its names
 };
 
-// Returns the schema of a section, with the sections inside it.
+// Returns the schema of a section. It contains the schemas of the sections inside.
 Json sectionSchema(const Section &section, const KeyTable &keys) {
   Table table(section.doc);
   if (section.keysOf) {

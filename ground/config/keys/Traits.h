@@ -56,7 +56,7 @@ inline void required(Key &key) { key.required = true; }
 inline void runTime(Key &key) { key.runTime = true; }
 inline void runTimeIfGiven(Key &key) { key.runTimeIfGiven = true; }
 inline void identity(Key &key) { key.identity = true; }
-// Undo the trait runTime or identity for one key, when its section gives the trait to all keys.
+// Remove the trait runTime or identity from one key, if its section gives the trait to all keys.
 inline void compiled(Key &key) { key.runTime = false; }
 inline void sameModel(Key &key) { key.identity = false; }
 
