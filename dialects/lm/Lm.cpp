@@ -592,7 +592,7 @@ LogicalResult MuonOp::verify() {
       return failure();
   if (failed(verifyCoefficients(*this, getNsCoefficients())))
     return failure();
-  // A rank's piece lists all matrices of the parameter, also those that lie outside of the piece.
+  // A rank's piece has all matrices of the parameter in its list, also those outside of the piece.
   return verifyMatrices(*this, getMatricesAttr(), std::numeric_limits<int64_t>::max());
 }
 

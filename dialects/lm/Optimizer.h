@@ -16,7 +16,7 @@ namespace lmc::lm {
 
 class VariableOp;
 
-// The attribute that lists the matrices that an optimizer op updates, each as a whole.
+// The attribute of an optimizer op that lists the matrices that it updates, each as a whole.
 inline constexpr llvm::StringLiteral kMatrices = "matrices";
 
 // The properties of a parameter by which an optimizer accepts or rejects it.

@@ -38,8 +38,7 @@ mlir::Value sliceRows(mlir::OpBuilder &b, mlir::Location loc, mlir::Value source
 mlir::Value insert(mlir::OpBuilder &b, mlir::Location loc, mlir::Value part, mlir::Value whole,
                    llvm::ArrayRef<int64_t> offsets);
 
-// Returns `whole` with the rows (elements of a vector) from `offset` on replaced by those of
-// `part`.
+// Returns `whole` with its rows (elements of a vector) from `offset` on replaced by `part`.
 mlir::Value insertRows(mlir::OpBuilder &b, mlir::Location loc, mlir::Value part, mlir::Value whole,
                        int64_t offset);
 

@@ -110,7 +110,7 @@ inline Operands operandsOf(const Collective &op) {
 // A wait itself accesses no bytes. Only commands after it may use the bytes of its collective.
 inline Operands operandsOf(const Wait &) { return {}; }
 
-// Calls `visit` with the body of `command`, which has its own type, such as `const Gemm &`. Returns
+// Calls `visit` with the body of `command`, in the body's type (such as `const Gemm &`). Returns
 // the result. Aborts the program if the type is unknown: no verified plan has such a command.
 template <typename Visit> auto visitBody(const Command &command, Visit &&visit) {
   switch (command.body_type()) {

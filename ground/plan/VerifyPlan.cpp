@@ -567,8 +567,7 @@ private:
     return {};
   }
 
-  // Returns the dtype of slice `index`. Returns F32 if no such slice exists; operand() reports
-  // this.
+  // Returns the dtype of slice `index`, or F32 if no such slice exists; operand() reports this.
   DType dtypeOf(int64_t index) const {
     return index >= 0 && uint64_t(index) < plan.slices()->size() ? slice(index).dtype()
                                                                  : DType::F32;
