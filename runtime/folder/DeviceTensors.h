@@ -8,7 +8,7 @@
 
 namespace lmc {
 
-// A variable as a host tensor, with the part of it that a rank has, and the part that it writes.
+// A variable as a host tensor. `held` is the part that this rank has, `written` the part it writes.
 struct StateTensor {
   TensorView view; // named like its parameter, without data
   int slice = 0;

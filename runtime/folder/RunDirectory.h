@@ -55,13 +55,13 @@ public:
   const std::string &path() const { return folder; }
   const std::string &lockText() const { return owner; }
 
-  // Returns the identity at the latest start; nullopt if there is none. Describes a damaged
-  // run.json in `fault` and, unless look() made this object, renames the file to run.json.damaged.
+  // Returns the identity at the latest start, or nullopt. If run.json is damaged, describes this in
+  // `fault` and renames the file to run.json.damaged. An object made by look() does not rename it.
   Result<std::optional<RunIdentity>> recorded(std::string &fault) const;
   // Copies the plan to OUT/plans if it is not there, and then replaces run.json.
   Result<void> record(const RunIdentity &identity, const PlanFile &plan) const;
 
-  // Returns OUT/undone/N. N is the smallest number without a folder at the first call of undone().
+  // Returns OUT/undone/N. The first call of undone() chooses the smallest N without a folder.
   Result<std::string> undone();
   // Moves the checkpoints, exports and evaluations of steps after `step` to a new folder, which
   // undone() returns from now on. Returns their new paths.
@@ -99,9 +99,9 @@ Result<std::optional<std::string>> chooseCheckpoint(const std::string &resume,
                                                     const std::string &runDirectory,
                                                     std::vector<DamagedCheckpoint> &damaged);
 
-// Returns an error if `runDirectory` has a checkpoint of a step after `step`, or only damaged ones.
-// A run that starts at `step` must not mix its checkpoints with those. Otherwise returns the
-// damaged checkpoints in the folder. `damaged`: the damaged checkpoints that were found before.
+// Returns an error if `runDirectory` has a checkpoint of a step after `step`, or has only damaged
+// ones. A run that starts at `step` must not mix its checkpoints with later ones. Otherwise returns
+// the damaged checkpoints in the folder. `damaged` are those that were found before.
 Result<std::vector<DamagedCheckpoint>> checkNothingLater(const std::string &runDirectory,
                                                          uint64_t step,
                                                          std::vector<DamagedCheckpoint> damaged);

@@ -29,7 +29,7 @@ Result<std::unique_ptr<Snapshot>> Snapshot::make(const PlanFile &plan, Device &d
   for (int rank = 0; rank < world.size(); ++rank)
     if (world.hostOf(rank) == world.hostOf(world.rank()))
       onHost += stateCopyBytes(*plan, static_cast<uint64_t>(rank));
-  // Without this check, Linux would promise more memory than it has, and kill the process later.
+  // Without this check, Linux would grant more memory than it has, and kill the process later.
   if (const cpu::FreeMemory free = cpu::freeMemory(); free.bytes < onHost)
     return userError("copies of the state need {} of the host's memory, of which {} are free ({})",
                      formatBytes(onHost), formatBytes(free.bytes), free.source);

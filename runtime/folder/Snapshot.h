@@ -31,7 +31,7 @@ public:
   // Waits until the copies are complete.
   Result<void> wait();
 
-  // Return the variables of a kind. The copies must be complete. `store` is empty.
+  // Return the variables of a kind, without DeviceTensors::store. The copies must be complete.
   DeviceTensors tensorsOfKind(plan::VariableKind kind) const;
   std::vector<SnapshotPart> partsOfKind(plan::VariableKind kind) const;
 

@@ -59,8 +59,8 @@ std::vector<DataLeg> legsOf(const std::vector<PhaseData> &phases, size_t current
   return legs;
 }
 
-// Returns a weight, rounded down to three digits, that lowers a source's share of a mixture from
-// `shareNow` to at most `share`; nullopt if no weight does.
+// Returns a weight, rounded down to three digits, with which a source's share of a mixture falls
+// from `shareNow` to at most `share`. Returns nullopt if no weight does that.
 static std::optional<double> weightFor(double share, const SourceOptions &source, double shareNow) {
   if (share <= 0 || shareNow >= 1)
     return std::nullopt;
@@ -84,7 +84,7 @@ static Error tooManyEpochs(const PhaseData &phase, const DataLeg &leg, size_t in
     const uint64_t position = leg.begin + (middle - leg.firstStep) * phase.tokensPerStep();
     (double(data.tokensRead(index, position)) <= limit ? fits : tooMany) = middle;
   }
-  // The tokens read from a source exceed its exact share by less than one block at every position.
+  // At any position, a source has supplied less than one block of data more than its exact share.
   const double left = limit - double(before) - double(data.blockLength());
   const auto weight = weightFor(left / double(leg.end - leg.begin),
                                 phase.session->settings.trainData[index], source.share);

@@ -23,7 +23,7 @@
 
 namespace lmc {
 
-// Warns if the TOML file from which the plan was compiled still exists and was changed since.
+// Warns if the TOML file from which the plan was compiled still exists, but has changed.
 static void warnOfEditedConfig(const RunIdentity &identity, Console &console) {
   const std::string path = (std::filesystem::path(identity.configDirectory) /
                             std::filesystem::path(identity.configPath).filename())
@@ -105,9 +105,9 @@ static std::string sourcesOf(const RunIdentity &identity, const std::string &pha
   return chooses ? found->second.text() : "";
 }
 
-// Sets the position in the data to the checkpoint's. Returns where the stream of phase number
-// `current` begins in each source. If its sources or the order of the data (`reordered`) changed, a
-// source with an unchanged order continues with its first unread token.
+// Sets the position in the data. Returns at which token of each source the stream of phase number
+// `current` begins. If the sources or the order of the data (`reordered`) changed, the stream is
+// new: a source whose own order is unchanged begins with its first unread token, others at token 0.
 static std::vector<uint64_t> continueData(const std::vector<PhaseData> &phases, size_t current,
                                           CheckpointState &progress, const RunIdentity &saved,
                                           const RunIdentity &now, bool &reordered,
@@ -201,8 +201,8 @@ static bool isPrefix(const std::vector<DeclaredChange> &first,
   return first.size() <= all.size() && std::equal(first.begin(), first.end(), all.begin());
 }
 
-// Compares this start with run.json, the record of the latest start, if it belongs to the
-// checkpoint. The record also has the changes that were declared after the checkpoint was saved.
+// Compares this start with run.json (`recorded`), which the latest start wrote, if it belongs to
+// the checkpoint. It also has the changes that were declared after the checkpoint was saved.
 static Result<void> useRecord(Start &start, const RunIdentity &recorded,
                               const RunOptions &options) {
   if (start.forked)
@@ -212,7 +212,7 @@ static Result<void> useRecord(Start &start, const RunIdentity &recorded,
     return userError("{}: a checkpoint of another run than the one in {}; to begin with it, give "
                      "--resume={} and a new --out",
                      *start.checkpoint, options.out, *start.checkpoint);
-  // A record without all changes of the checkpoint is older: a rewind was interrupted.
+  // A record that lacks changes of the checkpoint is an older one: a rewind was interrupted.
   if (start.saved && !isPrefix(start.saved->changes, recorded.changes))
     return {};
   for (const DeclaredChange &change : recorded.changes)
@@ -230,7 +230,7 @@ static Result<Start> chooseStart(const RunOptions &options, RunDirectory *direct
   Start start;
   LMC_SET(start.checkpoint, findCheckpoint(options, damage, console));
   std::optional<RunIdentity> recorded;
-  // A rollback keeps the changes declared after its checkpoint; a rewind drops them.
+  // A rollback keeps the setting changes declared after its checkpoint. A rewind drops them.
   if (directory && (!options.rewind || !options.rollbacks.empty())) {
     std::string fault;
     LMC_LET(read, directory->recorded(fault));
@@ -246,7 +246,7 @@ static Result<Start> chooseStart(const RunOptions &options, RunDirectory *direct
     if (!directory)
       return userError("{}: no checkpoint is there; leave --out away to use the initial weights",
                        options.out);
-    // Begins again with the other run's checkpoint, as the run has none of its own yet.
+    // The run has no checkpoint of its own yet, so it begins again with the other run's checkpoint.
     if (recorded && !recorded->startedFrom.empty())
       start.checkpoint = recorded->startedFrom;
   }
@@ -261,7 +261,7 @@ static Result<Start> chooseStart(const RunOptions &options, RunDirectory *direct
                        *start.checkpoint);
     }
   }
-  // If a run already began with this checkpoint here, the start continues that run.
+  // If a run in this folder already began with this checkpoint, the start continues that run.
   start.begins = start.forked;
   if (start.forked && recorded && !recorded->startedFrom.empty()) {
     std::error_code failed;
@@ -308,7 +308,7 @@ static Result<std::vector<SettingChange>> checkIdentity(const Start &start,
       return !change.key.starts_with("model.") || change.key.starts_with("model.initializer") ||
              change.key == "model.max_position_embeddings";
     });
-  // If the run has no checkpoint of its own, a change loses no work, so none must be declared.
+  // If the run has no checkpoint of its own, a change loses no work and need not be declared.
   if (!start.checkpoint || (training && start.begins))
     return changes;
   const std::vector<SettingChange> missing = undeclared(changes, options.changes);
@@ -400,7 +400,7 @@ static Result<void> recordStart(Session &session, const Start &start, const RunO
 }
 
 // With --rewind, moves checkpoints, exports and evaluations of later steps to OUT/undone. Without
-// it, only the damaged checkpoints can be of later steps.
+// --rewind, only damaged checkpoints can be of later steps, and they are renamed.
 static Result<void> undoLaterSteps(const RunOptions &options, uint64_t step,
                                    const std::vector<DamagedCheckpoint> &damaged,
                                    RunDirectory &directory, Console &console, RunLog &log) {
@@ -574,7 +574,7 @@ static Result<Prepared> prepare(RunDirectory *directory, const Run &run, bool ru
   LMC_LET(start, chooseStart(options, directory, damage, console, world));
   if (start->before)
     prepared.repeated = repeatedOverrides(*start->before, *job, start->checkpoint.has_value());
-  // A new --set value of a setting replaces the repeated value.
+  // A --set option of this start replaces the repeated value of the same setting.
   std::erase_if(prepared.repeated, [&](const std::string &repeated) {
     const std::string key = repeated.substr(0, repeated.find('=') + 1);
     return std::any_of(options.overrides.begin(), options.overrides.end(),
@@ -824,7 +824,7 @@ static Result<PhaseEnd> runPhase(Folder &folder, const Run &run, const Measureme
     console.note(
         fmt::format("nothing to train: step {} of {} is done", session.progress.step, totalSteps));
   Result<ExitCode> result = trainer.train();
-  // A GPU captures functions with collectives as graphs after their first run, and may add notes.
+  // A GPU captures functions with collectives after their first run, so there may be new notes.
   console.notes(session.device->takeNotes());
   folder.interruption = trainer.interruption();
   LMC_TRY(writeProfile(session, options, phase));

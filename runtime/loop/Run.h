@@ -36,10 +36,10 @@ Result<ExitCode> train(const Run &run);
 struct Measurement {
   // Is called once the weights are loaded.
   std::function<Result<ExitCode>(Session &, Console &)> use;
-  // Makes the object that runs the plan's functions; empty: the device runs them.
+  // Makes the object that runs the plan's functions. If this is empty, the device runs them.
   ObserverMaker observer = {};
-  // True if `use` runs steps. If so, the session is of the phase that trains the next step, else of
-  // the phase that trained the last one.
+  // True if `use` runs steps. Then the session is of the phase that trains the next step. Otherwise
+  // it is of the phase that trained the last step.
   bool runsSteps = false;
 };
 Result<ExitCode> measure(const Run &run, const Measurement &measurement);

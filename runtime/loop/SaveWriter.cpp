@@ -34,7 +34,7 @@ static Result<void> writeExport(const SaveJob &job, const PlanFile &plan, const 
                        : Result<void>();
   if (!tokenizer)
     warnings.push_back(fmt::format("{}; the export has no tokenizer", tokenizer.error().message));
-  // If there are no new tokenizer files, keeps those of an earlier export to this folder.
+  // If there are no new tokenizer files, keeps the files of an earlier export to this folder.
   std::error_code unknown;
   if (options.files.empty() && std::filesystem::is_directory(job.exportFolder, unknown))
     if (auto files = tokenizerFiles(job.exportFolder))

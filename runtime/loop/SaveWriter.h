@@ -23,7 +23,7 @@ struct SaveJob {
   KeepRules keep;
   std::string exportFolder;     // "": no export
   std::function<void()> before; // called by the writing thread first; may be null
-  // The step that made the state, if it was not skipped. A background job computes its updates.
+  // The optimizer step that made the state; nullopt if it was skipped. Used for updates.jsonl.
   std::optional<AdamWStep> update;
 };
 

@@ -273,8 +273,8 @@ void Saves::takeCheckpoint(const SaveOutcome &outcome, double seconds, double co
     if (!latePermanent) // no other step is due
       latePermanent = writesPermanent;
     errorOfSave = part.written.error();
-    // A failed save is tried again after 1, 2, 4 ... steps, at most after the interval. The delay
-    // counts from the enqueued step, which is the same on all ranks.
+    // A failed save is tried again after 1, 2, 4, ... steps, at most after the checkpoint interval.
+    // The delay counts from the latest enqueued step, which is the same on all ranks.
     const int64_t delay = int64_t(1) << std::min<int64_t>(failedSaves++, 30);
     retryStep =
         enqueuedStep +

@@ -15,8 +15,8 @@ namespace lmc {
 
 // All ranks call the same functions in the same order.
 //
-// Some saves are made later than at their step: a permanent checkpoint (checkpoint.keep_every) or
-// an export that failed, or that was due while another save was being written.
+// A permanent checkpoint (checkpoint.keep_every) or an export is made at a later step if it failed,
+// or if another save was being written when it was due.
 class Saves {
 public:
   // `enqueuedStep` is the newest step that was enqueued. The arguments must outlive this object.
@@ -38,7 +38,7 @@ public:
   Result<void> saveDue(const StepRecord &record);
   // Waits for the background job, then saves and exports at once. Error: the device failed.
   Result<void> saveNow(bool checkpoint, const std::string &exportFolder);
-  // Saves the newest step, unless it is saved already.
+  // Saves the state after the newest step, unless that state is already saved.
   Result<void> saveNewest();
   // Saves the newest step at the end of a run or phase, and makes an export that is still missing.
   Result<void> saveLast(bool hasTrained);
@@ -52,8 +52,8 @@ public:
   // Warns of a checkpoint whose writing takes longer than usual.
   void watch();
 
-  // Return estimated seconds: first, the rest of the background job; second, an export that is due
-  // after `step`; third, all future saves and exports.
+  // Return estimated seconds. writingSeconds() is for the rest of the background job, and
+  // pendingSeconds() for all future saves and exports.
   double writingSeconds() const;
   double exportSecondsAfter(uint64_t step) const;
   double pendingSeconds() const;
@@ -75,11 +75,11 @@ private:
   KeepRules keepRules() const;
   SaveJob jobOf(bool checkpoint, std::string exportFolder);
   Result<void> openUpdates();
-  // Remembers the saves due after step `done` that cannot be written now, in place of earlier ones.
+  // Remembers saves due after step `done` that cannot be written now, and forgets earlier ones.
   void postpone(uint64_t done, bool saves, bool exports);
-  // If `late` is set, reports that the checkpoint or export due after that step will never be made.
+  // If `late` is set, reports that the checkpoint or export due after step `late` is never made.
   void reportLost(const std::optional<uint64_t> &late, const char *what, const char *key);
-  // `seconds`: how long the training loop has waited for the save.
+  // `seconds` is the time that the training loop has waited for the save.
   void takeOutcome(const SaveOutcome &outcome, double seconds);
   void takeCheckpoint(const SaveOutcome &outcome, double seconds, double copied);
   void takeExport(uint64_t step, const SaveOutcome::Part &part, double seconds);
@@ -109,7 +109,7 @@ private:
   bool isLate = false; // true if a save was due while another was written
   // The steps for which a permanent checkpoint and an export must still be made.
   std::optional<uint64_t> latePermanent, lateExport;
-  // The due steps of the permanent checkpoint and of the export that the latest save makes.
+  // The steps after which the permanent checkpoint and the export of the latest save were due.
   std::optional<uint64_t> writesPermanent, writesExport;
   uint64_t retryStep = 0;  // step from which a failed save is tried again; 0: none failed
   int64_t failedSaves = 0; // number of failed saves in a row

@@ -17,7 +17,7 @@
 
 namespace lmc {
 
-// The number of marks for the ends of steps: two enqueued steps, and the step before them.
+// The number of marks for the ends of steps. Two steps are enqueued, and one precedes them.
 static constexpr int kEnds = 3;
 Trainer::Trainer(const RunContext &run, std::shared_ptr<DataSource> data)
     : run(run), firstStep(run.session.progress.step), data(std::move(data)),
@@ -128,7 +128,7 @@ Result<void> Trainer::enqueue(const NextBatch &next) {
   step.named = std::ranges::any_of(run.session.settings.skipSteps, [&](const StepRange &range) {
     return range.first <= enqueuedStep + 1 && enqueuedStep + 1 <= range.last;
   });
-  // A limit of -1 excludes every step, because neither losses nor norms are below 0.
+  // Limits of -1 exclude every step, because losses and gradient norms are never below 0.
   step.limits = step.named ? StepLimits{-1, -1} : watches.limitsOf(number);
   if (enqueued.empty()) {
     LMC_TRY(run.session.device->place(*start));
@@ -235,7 +235,7 @@ Result<StepRecord> Trainer::settle() {
   // If the device's clock is too coarse, a tiny step may measure 0 seconds.
   record->tokensPerSecond =
       record->stepSeconds > 0 ? static_cast<double>(stepTokens) / record->stepSeconds : std::nan("");
-  // If the peak is not known, both MFUs are NaN: null in the metrics, "?" on the console.
+  // If the peak FLOP/s is unknown, both MFUs are NaN. The metrics show null, the console "?".
   double peak = run.session.deviceInfo.peakFlops > 0
                     ? run.session.deviceInfo.peakFlops * static_cast<double>(plan.batch()->ranks())
                     : std::nan("");
@@ -437,8 +437,8 @@ double Trainer::secondsAfter(uint64_t step) const {
   for (const Validation &validation : validations) {
     if (!validation.set->isDue(step, step == run.totalSteps))
       continue;
-    // Before the first validation, a batch is taken to need as long as a step; it needs less.
-    // Before the first step, no time is known. A validation that does not fit is stopped early.
+    // Before the first validation, a batch counts as one step, although it takes less time. Before
+    // the first step, no time is known. A validation that does not fit is stopped early.
     if (validation.spent.times > 0)
       seconds += validation.spent.mean();
     else if (run.time.hasStepped())
@@ -457,7 +457,7 @@ Result<void> Trainer::leaveInTime() {
                                {"save_seconds", run.time.save()}});
   if (run.time.hasStepped())
     return {};
-  // A restart by --restarts may have too little time left, which is no mistake of the user.
+  // If --restarts restarted the run, too little time left is no mistake of the user.
   return Error{fmt::format("{} leaves {:.1f} s at step {}, and a step with its checkpoint needs "
                            "about {:.1f} s: nothing was trained; give the run more time",
                            limit.source, std::max(left, 0.0), run.session.progress.step,

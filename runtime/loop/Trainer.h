@@ -82,7 +82,7 @@ private:
   // Calls settle() and report() for the enqueued steps whose results have arrived.
   Result<void> settleReady();
   Result<StepRecord> readStep(const EnqueuedStep &step);
-  // Returns how much of each named source was read, and keeps this for the next checkpoint.
+  // Returns how much of each named source was read, and stores this for the next checkpoint.
   std::vector<SourceRecord> recordSources();
   // Returns true if validation, a save or other work that needs the state after `step` is due.
   bool hasWorkAfter(uint64_t step) const;
@@ -91,7 +91,7 @@ private:
   // Returns true if a finding ends the loop.
   bool mustLeave() const { return stops || spike; }
   Error stopDiverged(const WatchFinding &finding);
-  // Error: no checkpoint is from before step `spike`, or the run has rolled back too often.
+  // Chooses a checkpoint before step `spike`. Error: there is none, or too many rollbacks.
   Result<Rollback> chooseRollback(uint64_t spike);
   Result<ExitCode> goBack();
   // Returns a clause about what the user can do after a divergence.
@@ -100,7 +100,7 @@ private:
   Result<void> validate(StepRecord &record);
   // Lets the model continue the prompts, if this is due.
   Result<void> generateText(StepRecord &record);
-  // Reports which validations the time limit has prevented: `first` and the later ones in the list.
+  // Reports that the time limit prevented validation `first` and the later ones in the list.
   void reportUnvalidated(const Validation *first);
   // Returns the estimated seconds of the validations, generations and exports that follow `step`.
   double secondsAfter(uint64_t step) const;

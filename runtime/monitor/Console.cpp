@@ -95,7 +95,7 @@ void Console::warnings(const std::vector<std::string> &lines) {
 std::string Console::progressLine(const StepRecord &record) const {
   std::string line = fmt::format("step {}/{} | loss {:.4f} | lr {:.3e} | grad norm {:.3f} | ",
                                  record.step, totalSteps, record.loss, record.lr, record.gradNorm);
-  // The record's MFU is of one step. It is scaled to the average rate, which the line shows.
+  // The record's MFU is that of one step. It is scaled to the average rate that the line shows.
   const double part = smoothedRate / record.tokensPerSecond;
   line +=
       fmt::format("{} tokens/s | MFU {} causal, {} full{} | mem {} | ETA {}", grouped(smoothedRate),

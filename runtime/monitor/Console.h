@@ -28,13 +28,13 @@ public:
   void note(const std::string &line);
   // Prints "warning: LINE" to the error stream.
   void warning(const std::string &line);
-  // Call note() or warning() for each line.
+  // These call note() or warning() for each line.
   void notes(const std::vector<std::string> &lines);
   void warnings(const std::vector<std::string> &lines);
   // Sets the number of steps between two lines in a log, and the last step. Must precede step().
   void setSteps(int64_t logInterval, int64_t totalSteps);
-  // A log gets a line for every logInterval-th step, and for the first, the last and validated
-  // steps.
+  // Shows a step. A log gets a line for every logInterval-th step, for the first and the last step,
+  // and for steps with a validation.
   void step(const StepRecord &record);
 
 private:

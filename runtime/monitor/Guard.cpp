@@ -26,8 +26,8 @@ static constexpr double kFarFromIgnorance = 1.0 / 5;
 static constexpr double kPeak = 2;          // deviations at which the tail begins
 static constexpr double kMostExcess = 30;   // maximum height of a peak above kPeak, in deviations
 static constexpr double kTailReach = 20000; // steps over which the counts of a tail decay
-// A step is high if its probability in the tail is below kHigh; two in a row have 1e-10. A step is
-// a spike by itself if its probability is below kFar.
+// A step is high if its probability, by the tail, is below kHigh. Two high steps in a row have a
+// probability of 1e-10. A step is a spike by itself if its probability is below kFar.
 static constexpr double kHigh = 1e-5, kFar = 1e-12;
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GuardState::Running, count, last, mean, variance)
@@ -88,8 +88,8 @@ Result<void> Guard::restore(const std::string &text) {
   return {};
 }
 
-// Returns the weight of the newest value in an exponential mean over `reach` values, of which there
-// are `count` so far. The first `reach` values have equal weights, so the first does not dominate.
+// Returns the weight of the newest value in an exponential mean over `reach` values. `count` is the
+// number of values so far. The first `reach` values have equal weights, so none dominates.
 static double newestWeight(int64_t count, int64_t reach) {
   return 1.0 / static_cast<double>(std::clamp<int64_t>(count, 1, std::max<int64_t>(reach, 1)));
 }
@@ -136,8 +136,8 @@ void Guard::enterTails(double ofLoss, double ofNorm) {
     enterTail(memory.normTail, ofNorm);
 }
 
-// Returns a limit in deviations above the mean, at least `spike`. In the tail's distribution, a
-// step exceeds the limit with the given probability.
+// Returns a limit in deviations above the mean, at least `spike`. By the estimated tail, a step
+// exceeds the limit with the given probability.
 static double beyond(const GuardState::Tail &tail, double probability, double spike) {
   const double meanExcess = tail.excess / tail.peaks;
   return std::max(spike, kPeak + meanExcess * std::log(tail.peaks / tail.steps / probability));
@@ -152,7 +152,7 @@ void Guard::setLimits(int64_t step) {
   std::erase_if(memory.limits, [&](const GuardState::Limit &limit) { return limit.step <= step; });
   if (settings.onSpike != "skip" || settings.action == "off" || !judges(memory.loss))
     return;
-  // After a high step or in a spike, the limit is lower: one more high step counts as a spike.
+  // After a high step or in a spike, one more high step is a spike. So the limit is lower.
   const bool isSuspect = memory.spikeStart != 0 || memory.highStep != 0;
   auto limit = [&](const GuardState::Running &running, const GuardState::Tail &tail,
                    double leastDeviation) {
@@ -208,7 +208,7 @@ void Guard::judgeSpike(const StepRecord &record, double loss, Verdict &verdict) 
   const bool far = judged && isAbove(beyond(memory.lossTail, kFar, settings.spike),
                                      beyond(memory.normTail, kFar, settings.spike));
   const bool isSpike = high && (inSpike || !judged || afterHigh || both || far);
-  // A skipped step stays a spike. Its limits came from older means than the present ones.
+  // A skipped step stays a spike. Its limits were computed two steps before, from older means.
   if (!isSpike && record.skipped == SkipReason::None) {
     if (inSpike && memory.spikeReported)
       verdict.warnings.push_back(
@@ -263,7 +263,7 @@ void Guard::judgeSpike(const StepRecord &record, double loss, Verdict &verdict) 
   }
   memory.highestLoss = std::max(memory.highestLoss, loss);
   memory.highestNorm = std::max(memory.highestNorm, norm);
-  // If a spike has lasted for `patience` steps and is no divergence, its loss counts as usual.
+  // A spike of `patience` steps that is no divergence ends: its loss and norm become the means.
   if (step - memory.spikeStart >= settings.patience && memory.riseStart == 0) {
     if (memory.spikeReported)
       verdict.warnings.push_back(

@@ -2,25 +2,25 @@
 // diverged for good.
 //
 // A step is high if its loss, or the logarithm of its gradient norm, meets two conditions. The
-// value is more than `spike` standard deviations above the running mean. Its probability, estimated
-// from the earlier steps, is below 1e-5. A spike is one of three: two high steps in a row, a step
-// whose loss and norm are both high, or a step with a probability below 1e-12. The estimate takes
-// the tail beyond two deviations as exponential (peaks over a threshold; Siffer et al., KDD 2017).
-// For normally distributed values, the estimate is 1e-5 at about 5 deviations, 1e-12 at about 11.
-// Norms are judged after 2 x `window` steps, because they change by large factors in a warm-up.
+// value is more than `spike` standard deviations above the running mean, and its estimated
+// probability is below 1e-5. A spike is one of three: two high steps in a row, a step whose loss
+// and norm are both high, or a step with a probability below 1e-12. The estimate assumes that the
+// tail beyond two deviations is exponential (peaks over a threshold; Siffer et al., KDD 2017). For
+// normally distributed values, it is 1e-5 at about 5 deviations and 1e-12 at about 11. Norms are
+// judged after 2 x `window` steps, because they change by large factors in a warm-up.
 //
 // The mean is exponential over `window` / 10 steps. The deviation is sqrt(mean(d^2) / 2) over
-// `window` steps; d is the difference of consecutive steps (mean square successive difference, von
-// Neumann et al. 1941). So a steady fall of the loss does not increase it. As in ZClip (arXiv
-// 2504.02507), mean and deviation leave out high values. The limit of six deviations, and judging
-// from `window` / 2 steps on, are from OLMo-core's SkipStepOptimizer. Before that, a spike is a
-// loss of more than `rise` above its lowest level.
+// `window` steps, where d is the difference of consecutive steps (mean square successive
+// difference, von Neumann et al. 1941). So a steady fall of the loss does not increase it. High
+// values enter neither mean nor deviation, as in ZClip (arXiv 2504.02507). Steps are judged from
+// `window` / 2 on. This and the limit of six deviations are from OLMo-core's SkipStepOptimizer. In
+// earlier steps, a spike is a loss of more than `rise` above L, the lowest level.
 //
-// A level is the mean loss of `patience` / 4 steps. Let L be the lowest level so far, and H the
-// highest of the latest four. A run has diverged for good if these four are all above L + `rise`,
-// and the latest does not fall back: it is above H - (H - L) / 16. Before the first level, L is
-// ln(vocab_size) or, if higher, the first loss. MosaicML's KillLossSpike compares with the mean of
-// a window instead. That mean rises with the loss, so a slow rise is never found.
+// A level is the mean loss of `patience` / 4 steps. L is the lowest level so far, and H the highest
+// of the latest four levels. A run has diverged for good if these four are all above L + `rise`,
+// and the latest is above H - (H - L) / 16, so it does not fall back. Before the first level, L is
+// the larger of ln(vocab_size) and the first loss. MosaicML's KillLossSpike compares with the mean
+// of a window instead. That mean rises with the loss, so it misses a slow rise.
 //
 // A run has also diverged if the loss or the gradient norm is not finite in ten steps in a row.
 // Fewer such steps, and steps without a gradient, are ignored.
@@ -52,7 +52,7 @@ struct GuardState {
     int64_t count = 0; // number of steps in the mean
     double last = 0, mean = 0, variance = 0;
   };
-  // Counts of the judged steps that were not part of a spike. They decay over kTailReach steps. The
+  // Counts of the judged steps outside of spikes. All counts decay over kTailReach steps. The
   // initial values describe a tail slightly heavier than that of a normal distribution.
   struct Tail {
     double steps = 667, peaks = 20, excess = 10; // peaks: above kPeak; excess: sum above kPeak
@@ -61,7 +61,7 @@ struct GuardState {
   Running loss, logNorm; // the loss in nats, and ln(gradient norm)
   Tail lossTail, normTail;
   int64_t highStep = 0; // the latest step, if it was high but no spike; else 0
-  // The loss and norm of highStep, in deviations above the mean, for the tails if no spike follows.
+  // Loss and norm of highStep, in deviations above the mean. Tails get them if no spike follows.
   double highLoss = 0, highNorm = 0;
 
   int64_t spikeStart = 0; // first step of a spike that is not over; 0: there is none
@@ -94,7 +94,7 @@ struct GuardState {
   std::map<std::string, Validation> validations;
 
   double firstLoss = 0;
-  // Number of steps so far at half the highest learning rate or more; -1: the guard does not count.
+  // Number of steps at half the highest learning rate or more. If -1, the guard counts no steps.
   int64_t ratedSteps = -1;
   PlateauState plateau;
 };
@@ -127,11 +127,11 @@ public:
   void expectFreshWeights();
 
   // Tells the guard that the user has changed a setting. All statistics start anew. For `window`
-  // steps, the lowest level L is not lowered.
+  // steps, the lowest level L (see above) cannot fall.
   void expectChange();
 
-  // Judges a step. After a divergence, L becomes the present level. With guard.action "off", the
-  // guard only counts steps that are not finite; a divergence by them is always `lasting`.
+  // Judges a step. After a divergence, L becomes the present level. With guard.action "off", only
+  // looks for ten steps in a row that are not finite. Such a divergence is always `lasting`.
   Verdict observe(const StepRecord &record);
 
   // A validation loss that has risen.
@@ -141,7 +141,7 @@ public:
     std::string text;    // a clause for the warning
   };
   // Returns a rise if the loss is more than guard.validation above the set's lowest loss. Returns
-  // no second rise before the loss was within guard.validation / 2 of the lowest.
+  // the next rise only after the loss was within guard.validation / 2 of the lowest loss.
   std::optional<ValidationRise> observeValidation(const std::string &set, int64_t step,
                                                   double loss);
   // Returns the step of the set's lowest loss; nullopt before its first validation.

@@ -55,7 +55,7 @@ Result<GemmCommand> bindGemm(const plan::Gemm &op, HostMemory &memory, GemmCache
                      shape.m * shape.n * elementBytes(shape.output)};
 }
 
-// Returns the command for `op`. The caller sets the distances.
+// Returns the command for `op`. The caller sets the distances between rows and between matrices.
 template <typename Op>
 static Result<ExpertCommand> expertCommand(const Op &op, uint32_t a, uint32_t b, uint32_t d,
                                            GemmGroupShape group, HostMemory &memory,

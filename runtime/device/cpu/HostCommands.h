@@ -7,7 +7,7 @@
 
 namespace lmc::cpu {
 
-// Returns the storage type of a float dtype; F32 for every other one.
+// Returns the storage type of a float dtype, and F32 for a dtype that is not a float.
 Storage storageOf(plan::DType dtype);
 
 struct GemmCommand {
@@ -15,7 +15,7 @@ struct GemmCommand {
   const char *a, *b, *bias; // `bias` is null if there is none
   char *d;
   const char *residual; // a matrix of d's shape that is added to the product, or null
-  // The number of products, and distances in bytes from one product's a (b, d) to the next's.
+  // The number of products, and for each operand the bytes from one product's matrix to the next.
   int64_t batch = 1, strideA = 0, strideB = 0, strideD = 0;
 
   void run() const;
@@ -28,8 +28,8 @@ struct ExpertCommand {
   const int32_t *offsets;
   const char *a, *b;
   char *d;
-  // For an operand with rows of all experts: the bytes from one row to the next. For an operand
-  // with a matrix per expert: the bytes from one matrix to the next. The other number is 0.
+  // rowX is the bytes from one row to the next, if operand X has the rows of all experts. expertX
+  // is the bytes from one matrix to the next, if X has a matrix per expert. The other one is 0.
   int64_t rowA, rowB, rowD, expertB, expertD;
   bool rowsAreDepth;           // true: an expert's number of rows is the k of its product; else m
   int64_t otherSize;           // k or m, whichever is equal for all experts
@@ -38,8 +38,8 @@ struct ExpertCommand {
   void run();
 };
 
-// A copy of `rows` rows of `bytes` bytes each from x to d. Pitches are in bytes. If neither slice
-// has a pitch, the whole slice is one row.
+// Copies `rows` rows of `bytes` bytes each from x to d. A pitch is the bytes from one row to the
+// next. If neither slice has a pitch, the whole slice is one row.
 struct CopyCommand {
   char *d;
   const char *x;

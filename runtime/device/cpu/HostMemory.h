@@ -23,11 +23,11 @@ private:
 
 class HostMemory {
 public:
-  // Allocates all arenas of the plan and sets them to zero. The plan must outlive this object.
-  // Before this call, only bytes() and functions that return a Result may be called. Error: the
-  // machine has too little memory.
+  // Allocates all arenas of the plan and sets them to zero. The plan must outlive this object. Call
+  // this first: before it, only bytes() and functions that return a Result may be called. Error:
+  // the machine has too little memory.
   Result<void> allocate(const PlanFile &file);
-  // Returns the bytes of all arenas together.
+  // Returns the total number of bytes of all arenas.
   uint64_t bytes() const;
 
   AlignedMemory &arena(size_t index) { return arenas[index]; }
@@ -36,12 +36,12 @@ public:
     return arenas[slice(index).arena()].data() + slice(index).offset();
   }
 
-  // As in Device. Error: the slice does not exist or is too short.
+  // Copy as Device's functions do. Error: the slice does not exist or is too short.
   Result<void> copyIn(int slice, const void *source, uint64_t bytes, uint64_t offset);
   Result<void> copyOut(int slice, void *target, uint64_t bytes, uint64_t offset);
   // Error: `range` is not inside one arena.
   Result<void> check(const ArenaRange &range) const { return checkRange(plan, range); }
-  // As in Device, but the copy is complete at the end of the call.
+  // Copy as Device's functions do, but the copy is complete at the end of the call.
   Result<void> upload(const ArenaRange &to, const HostBuffer &from, uint64_t offset);
   Result<void> download(const ArenaRange &from, HostBuffer &to, uint64_t offset);
   // Error: the plan has no function `index`.

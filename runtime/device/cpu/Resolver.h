@@ -21,14 +21,14 @@ namespace lmc::cpu {
 // A command that is ready to run. It throws if it fails.
 using BoundCommand = std::function<void()>;
 
-// An Error as an exception.
+// Throws an Error as an exception.
 struct CommandFailed : std::runtime_error {
   explicit CommandFailed(const Error &error)
       : std::runtime_error(error.message), code(error.code) {}
   ExitCode code;
 };
 
-// An async collective. `number` counts the collectives of its queue.
+// An async collective that was started. `number` is its position in its queue.
 struct StartedCollective {
   uint64_t number = 0;
   std::chrono::steady_clock::time_point begin, end;
@@ -58,8 +58,8 @@ public:
   }
   Storage storage(uint32_t slice) const { return storageOf(memory.slice(slice).dtype()); }
 
-  // Makes the scratch memory of each thread at least `bytes` bytes long. One more cache line per
-  // thread lets the memories of two threads start in different sets of the cache.
+  // Makes each thread's scratch memory at least `bytes` bytes long. The size is 64 bytes more than
+  // a multiple of 4096, so that the memories of two threads start in different sets of the cache.
   void needScratch(size_t bytes) {
     scratchBytes = std::max(scratchBytes, int64_t((bytes + 4095) / 4096 * 4096 + 64));
     scratch.reserve(scratchBytes * threads);
@@ -73,8 +73,8 @@ public:
 
   const int threads;
   World *const world; // may be null for a plan without collectives
-  // The function that is being recorded, the latest runs of its async collectives, and the index of
-  // the command that is being resolved.
+  // `function` is the function that is being recorded. `started` has the latest run of each of its
+  // async collectives. `command` is the index of the command that is being resolved.
   const plan::Function *function = nullptr;
   std::shared_ptr<std::vector<StartedCollective>> started;
   uint32_t command = 0;

@@ -24,14 +24,14 @@ class Collectives {
 public:
   virtual ~Collectives() = default;
 
-  // Enqueues a collective after all earlier commands of `stream` and all earlier collectives, and
-  // records the event `ended` after it. If byHost(), waits for the collective and ignores `ended`.
+  // Enqueues a collective after all earlier commands of `stream` and all earlier collectives. Then
+  // records event `ended`. If byHost(), waits for the end of the collective and ignores `ended`.
   virtual Result<void> start(const CollectiveCall &call, CUstream stream, CUevent ended) = 0;
 
   // Returns true if the host takes part in collectives. No graph can then capture them.
   virtual bool byHost() const = 0;
 
-  // If a collective has failed or needs a lost rank to end, calls abort() and returns an error.
+  // If a collective has failed, or waits for a lost rank, calls abort() and returns an error.
   virtual Result<void> check() { return {}; }
 
   // Ends the running collectives without a result. No collective can be started afterwards.

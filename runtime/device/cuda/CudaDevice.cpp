@@ -1,5 +1,5 @@
-// A GPU as a device. It captures each function of the plan once as CUDA graphs. A graph needs no
-// updates: addresses never change, and all values that change between steps are in device memory.
+// A GPU as a device. It captures each function of the plan once, as CUDA graphs. These need no
+// updates: addresses never change, and values that change between steps are in device memory.
 #include "ground/plan/Operands.h"
 #include "ground/plan/PlannedBytes.h"
 #include "ground/support/Size.h"
@@ -60,8 +60,8 @@ struct CudaExecutable final : Executable {
   std::vector<Encoded> commands; // one per command of the function
   std::vector<Part> parts;
   bool captured = false;
-  // False until a function with collectives has run once: NCCL then connects the GPUs, which must
-  // not be captured.
+  // False before the first run of a function with collectives: in this run NCCL connects the GPUs,
+  // and a graph must not capture that.
   bool mayCapture = false;
 };
 
@@ -102,7 +102,7 @@ public:
 
   // Destroys all graphs when their collectives are aborted. No graph can be captured afterwards.
   void dropGraphs();
-  // Must be called when `executable` is destroyed.
+  // The destructor of `executable` must call this.
   void forget(CudaExecutable &executable) {
     std::lock_guard lock(graphsMutex);
     executables.erase(&executable);
@@ -233,18 +233,18 @@ private:
   };
   using StagingLoan = std::unique_ptr<Staging, GiveBack>;
   Result<StagingLoan> takeStaging();
-  // Copies between `host` and a slice, to the GPU or from it. See copyIn() and copyOut().
+  // Copies `host` to a slice if `toGpu`, else a slice to `host`. See copyIn() and copyOut().
   Result<void> copy(int slice, void *host, bool toGpu, uint64_t bytes, uint64_t offset);
   Result<void> capture(CudaExecutable &executable);
   Result<void> capture(const CudaExecutable &executable, Part &part);
   // Launches the graph of a part. Returns false if there is none.
   Result<bool> launch(const Part &part);
-  // Waits by the driver's function `wait`. With NCCL, a collective may wait for a lost rank for
-  // ever. So with NCCL it calls `query` repeatedly instead, and checks the ranks.
+  // Calls the driver's function `wait`. With NCCL, it calls `query` repeatedly instead and checks
+  // the ranks, because a collective may wait for a lost rank for ever.
   template <typename Handle>
   Result<void> await(CUresult (*wait)(Handle), CUresult (*query)(Handle), Handle handle);
-  // While the result exists, other ranks see that this one waits for its device. Calls that enqueue
-  // work also need it, because they wait if the driver's queue is full.
+  // While the result exists, other ranks see that this rank waits for its device. Calls that
+  // enqueue work also need the result, because such a call waits if the driver's queue is full.
   Progress::Wait waiting() const {
     return Progress::Wait(options.world ? &options.world->progress() : nullptr, "its device");
   }
@@ -312,7 +312,7 @@ private:
   std::mutex workMutex;         // guards the next three members
   std::optional<Error> failure; // the first failure of the GPU's work
   uint64_t submitted = 0;       // the number of runs of functions so far
-  // The runs that may not be complete, the oldest first: "'micro' (step 3, micro-step 2 of 4)".
+  // Runs of functions that may be incomplete, oldest first: "'micro' (step 3, micro-step 2 of 4)".
   std::deque<std::string> pending;
   std::mutex stagingMutex;
   std::vector<std::unique_ptr<Staging>> stagings;
@@ -370,7 +370,7 @@ Result<void> CudaDevice::await(CUresult (*wait)(Handle), CUresult (*query)(Handl
   }
 }
 
-// The GPU may still use the memory, even after a failure.
+// Waits for the GPU, which may still use the memory, even after a failure.
 PinnedBuffer::~PinnedBuffer() { owner.drain(); }
 
 DeviceInfo CudaDevice::info(plan::DType) const {
@@ -490,8 +490,8 @@ Result<void> CudaDevice::allocate() {
   return synchronize();
 }
 
-// Returns a bool per command: true for a collective whose Wait is in another part. A capture must
-// wait for all work that it has started, and cannot wait for earlier work.
+// Returns a bool per command: true for a collective whose Wait is in another part. A captured graph
+// must wait for all work that it starts, and cannot wait for work of an earlier graph.
 static std::vector<bool> waitedForApart(const plan::Function &function,
                                         const std::vector<Part> &parts) {
   std::vector<bool> apart(function.commands()->size());
@@ -712,7 +712,7 @@ Result<bool> CudaDevice::initialize(int index, const HeldPart &part, uint64_t se
   const plan::Variable &variable = *plan->variables()->Get(uint32_t(index));
   const plan::Initializer *how = variable.initializer();
   const plan::Slice &slice = *plan->slices()->Get(variable.slice());
-  // Returns the address of elements `part` in slice `of`, which has the variable's layout.
+  // Returns the address of the elements `part` in slice `of`, whose layout is the variable's.
   auto addressOf = [&](const plan::Slice &of) {
     return addresses[of.arena()] + of.offset() + part.at * byteWidth(of.dtype());
   };

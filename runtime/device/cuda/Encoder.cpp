@@ -111,7 +111,7 @@ Result<Encoded> Encoder::encode(const plan::Command &command) const {
 Result<std::vector<Encoded>> Encoder::encode(const plan::Function &function,
                                              const std::vector<bool> &apart, bool oneByOne) const {
   std::vector<Encoded> all;
-  // For each command that is a collective: the event that its Wait needs, or null.
+  // ends[i] is the event that the Wait of collective i needs, or null if it needs none.
   std::vector<std::shared_ptr<Event>> ends(function.commands()->size());
   for (const plan::Command *command : *function.commands()) {
     if (const plan::Collective *op = command->body_as_Collective()) {

@@ -11,7 +11,7 @@ Result<void> Kernels::load(const Driver &driver, const PlanFile &file) {
   for (const auto *module : *file->modules()) {
     if (module->image()->size() == 0)
       return userError("{}: the plan's kernels have no code; compile it again", file.path());
-    // The code is copied, because it must start at a multiple of 8, and in a plan it may not.
+    // The code is copied, because it must be aligned to 8 bytes, which a plan does not ensure.
     std::vector<uint64_t> image((module->image()->size() + 7) / 8);
     std::memcpy(image.data(), module->image()->data(), module->image()->size());
     CUmodule loaded = nullptr;
@@ -41,7 +41,7 @@ Result<void> Kernels::load(const Driver &driver, const PlanFile &file) {
       kernel.grid[i] = planned->grid()->Get(i);
     kernel.threads = planned->threads();
     kernel.sharedBytes = planned->shared_bytes();
-    // Without this the first launch would load the code, and might wait for a running collective.
+    // Without this call, the first launch would load the code, and might wait for a collective.
     LMC_CUDA(driver, cuFuncLoad(kernel.function), fmt::format("load kernel '{}'", kernel.name));
     LMC_TRY(check(driver, *planned, kernel));
     kernels.push_back(std::move(kernel));

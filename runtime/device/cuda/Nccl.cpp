@@ -19,15 +19,15 @@
 namespace lmc::cuda {
 namespace {
 
-// The oldest release in which a communicator may have collectives in graphs and outside of them
-// (environment variable NCCL_GRAPH_MIXING_SUPPORT).
+// The oldest release in which one communicator may have collectives inside and outside of CUDA
+// graphs (environment variable NCCL_GRAPH_MIXING_SUPPORT).
 constexpr int kOldest = NCCL_VERSION(2, 13, 4);
 
 // The maximum time until all ranks have joined a communicator.
 constexpr std::chrono::seconds kJoin{60};
 
-// A rank that has left the run took part in its last collectives. On this rank, these collectives
-// may still end within this time.
+// After another rank has left the run, the collectives in which it took part may still end on this
+// rank. They must end within this time.
 constexpr std::chrono::seconds kGrace{1};
 
 std::string versionText(int code) {

@@ -26,7 +26,7 @@ static Names namesOf(Kind kind) {
   return {"cuBLASLt with SwiGLU behind it", "lmc swiglu_gemm"};
 }
 
-// A matrix that a command writes. It is needed if another command reads it.
+// A matrix that a command writes. isNeeded is true if another command reads the matrix.
 struct WayResult {
   CUdeviceptr WayAddresses::*at;
   uint64_t columns;
@@ -262,7 +262,7 @@ static std::string difference(const std::vector<std::vector<double>> &found,
   return "";
 }
 
-// These numbers are explained in Products.cpp.
+// Products.cpp explains these numbers.
 static constexpr int kRounds = 3;
 static constexpr double kHeatSeconds = 3e-3, kRoundSeconds = 2e-3;
 

@@ -17,7 +17,7 @@ struct TwoWayProduct {
   enum class Kind { Forward, Gradient, Experts }; // LinearSwiglu, SwigluLinearGrad, ExpertLinear
 
   Kind kind = Kind::Forward;
-  // The shape of cuBLASLt's product. For Experts, m is the number of rows of all experts.
+  // The shape of cuBLASLt's product. For Kind::Experts, m is the number of all experts' rows.
   ProductShape shape;
   bool both = false;    // as in plan.fbs
   uint64_t experts = 0;
@@ -26,7 +26,7 @@ struct TwoWayProduct {
 
   auto operator<=>(const TwoWayProduct &) const = default;
 
-  // Returns the number of columns of silu(g) u.
+  // Returns the number of columns of SwiGLU's result silu(g) u.
   uint64_t columns() const { return kind == Kind::Forward ? shape.n / 2 : shape.n; }
 };
 
@@ -49,9 +49,9 @@ public:
   static TwoWayProduct describe(const plan::Plan &plan, const plan::Command &command,
                                 const Kernels &kernels);
 
-  // Chooses a way for each command: the one in `choices`, else the faster one (if `choices`
-  // measures), else the first. The second way is never chosen if its results differ from those of
-  // the first. Products::choose() must have been called for the shapes of the commands.
+  // Chooses a way for each command. A way in `choices` has priority. Else takes the faster way if
+  // `choices` asks for measurements, otherwise the first. Rejects the second way if its results
+  // differ from those of the first way. Products::choose() must have been called for the shapes.
   Result<void> choose(std::vector<TwoWayProduct> commands, GemmChoices *choices, CUstream stream);
 
   // One line for each kernel that was left out: it computes wrong results, or there was too little

@@ -97,7 +97,7 @@ private:
   const Products::Library &library;
   ProductShape described;
   cublasLtMatmulDesc_t operation = nullptr;
-  // The layouts in cuBLASLt's order of operands: `first` is b's of the plan, `second` is a's.
+  // The layouts in cuBLASLt's order of operands. `first` is of the plan's operand b, `second` of a.
   cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
 };
 
@@ -413,7 +413,7 @@ public:
 private:
   Trial(const Driver &driver, CUstream stream) : driver(&driver), stream(stream) {}
 
-  // Returns after how many bytes the residual repeats: a prime number of f64 or f32 elements.
+  // Returns the number of bytes after which the residual repeats: a prime number of its elements.
   uint64_t residualPeriod() const { return period == 131071 ? 131071 * 8 : 262139 * 4; }
 
   // Returns which of the batch x m rows of d are checked.
@@ -529,9 +529,9 @@ GemmKey Products::keyOf(const ProductShape &shape) const {
                   shape.residual ? fmt::format("/{}", shape.alignC) : "", shape.workspaceBytes)};
 }
 
-// The number of proposals that are timed, and the seconds of each phase. A GPU lowers its clock
-// under load, and the clock affects which algorithm is fastest. So the GPU works for kWarmSeconds
-// before the first timing, and for kHeatSeconds before each.
+// At most kCandidates proposals are timed, each kRounds times for about kRoundSeconds. A GPU lowers
+// its clock under load, and the clock affects which algorithm is fastest. So the GPU works for
+// kWarmSeconds before the first timing, and for kHeatSeconds before each timing.
 static constexpr int kCandidates = 8, kRounds = 3;
 static constexpr double kWarmSeconds = 0.5, kHeatSeconds = 3e-3, kRoundSeconds = 2e-3;
 
@@ -555,7 +555,7 @@ Result<GemmChoice> Products::measure(const Product &product, Trial &trial) {
   warm = true;
   LMC_LET(once, trial.secondsOf(product, candidates->front().algo, 1));
   const int runs = static_cast<int>(std::clamp(kRoundSeconds / std::max(*once, 1e-6), 1.0, 50.0));
-  // The product that runs before each timing: the largest one. choose() times it first.
+  // The heater runs before each timing. It is the largest product, which choose() times first.
   const Product &heater = hottest.product ? *hottest.product : product;
   const cublasLtMatmulAlgo_t heating =
       hottest.product ? hottest.product->algorithm : candidates->front().algo;

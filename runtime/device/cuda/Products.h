@@ -17,8 +17,8 @@
 
 namespace lmc::cuda {
 
-// What determines which algorithms cuBLASLt can use for a product. An alignment is in bytes. It is
-// the largest power of two, at most 16, that divides the address of each matrix of the batch.
+// A shape determines which algorithms cuBLASLt can use. An alignment is the largest power of two,
+// at most 16 bytes, that divides the address of each of the `batch` matrices of an operand.
 struct ProductShape {
   uint64_t m = 0, n = 0, k = 0;
   uint64_t batch = 1; // number of products; their matrices are adjacent in memory

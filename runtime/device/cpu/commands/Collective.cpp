@@ -20,7 +20,7 @@ Result<BoundCommand> resolve(Resolver &at, const plan::Command &command,
       }
       orThrow(work());
     });
-  // The queue of the collective op.after(), which must end before this one; null if there is none.
+  // This collective must wait for the end of collective op.after(). `source` is its queue, or null.
   CollectiveQueue *source = nullptr;
   if (op.after() >= 0)
     source = &at.queueOf(at.function->commands()->Get(uint32_t(op.after()))->stream());

@@ -28,7 +28,7 @@ void probabilities(bool isSigmoid, const T *logits, int64_t count, Real *p) {
     p[e] /= sum;
 }
 
-// Added to sums of sigmoids before a division by them, as in DeepSeek-V3's code.
+// This is added to a sum of sigmoids before a division by the sum, as in DeepSeek-V3's code.
 constexpr double kLeastSum = 1e-20;
 
 // The command Route (plan.fbs).
@@ -44,7 +44,7 @@ template <typename T> struct Router {
   Real *weights = at.address<Real>(op.weights());
   int32_t *experts = at.address<int32_t>(op.experts());
   Real *counts = at.address<Real>(op.counts()), *mass = at.address<Real>(op.mass());
-  // For each task: p of the present row, and the sums of normalised p over the task's rows.
+  // `rows` has p of each task's present row; `sums`, per task, sums of normalised p over its rows.
   std::vector<Real> rows = std::vector<Real>(size_t(tasksOf(tokens) * count)), sums = rows;
 
   void operator()() {
@@ -70,12 +70,12 @@ template <typename T> struct Router {
         mass[e] += sums[size_t(task * count + e)];
   }
 
-  // Chooses the experts with the largest p + bias; among equal ones, the first.
+  // Chooses the experts with the largest p + bias. Of equal experts, it chooses the first.
   void choose(Real *p, Real *weight, int32_t *expert) const {
     auto score = [&](int64_t e) { return bias ? p[e] + bias[e] : p[e]; };
     Real sum = isSigmoid ? Real(kLeastSum) : Real(0);
     for (int64_t j = 0; j < chosen; ++j) {
-      // No comparison with NaN is true: a row of NaN gets the first experts, with weights of NaN.
+      // Comparisons with NaN are false. So a row of NaN gets the first experts; weights are NaN.
       int64_t best = -1;
       for (int64_t e = 0; e < count; ++e)
         if (std::find(expert, expert + j, int32_t(e)) == expert + j &&
@@ -206,7 +206,7 @@ Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::So
   const auto *experts = at.address<const int32_t>(op.experts());
   auto *offsets = at.address<int32_t>(op.offsets());
   auto *rows = at.address<int32_t>(op.rows()), *places = at.address<int32_t>(op.places());
-  // The slice op.rank() holds this rank's number as f32 or f64.
+  // The slice op.rank() holds this rank's number as f32 or f64. Without the slice, the number is 0.
   std::function<int64_t()> rank = [] { return int64_t(0); };
   if (op.rank() >= 0 && at.storage(uint32_t(op.rank())) == Storage::F64)
     rank = [from = at.address<const double>(op.rank())] { return int64_t(*from); };

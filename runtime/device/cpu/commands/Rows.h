@@ -13,7 +13,7 @@ struct StoredBf16 {
   uint16_t bits;
 };
 
-// Convert an element from the type in memory to the type of arithmetic, and back.
+// These convert an element from the type in memory to the type of arithmetic, and back.
 inline float widened(float x) { return x; }
 inline double widened(double x) { return x; }
 inline float widened(StoredBf16 x) { return std::bit_cast<float>(uint32_t(x.bits) << 16); }

@@ -7,8 +7,8 @@
 
 namespace lmc::cpu {
 
-// d[ids[t], :] += x[t, :] for t = 0 to rows - 1, in this order for any number of threads. Without
-// `accumulate`, d is set to 0 first. If ids[t] is outside [0, vocabulary), row t adds nothing.
+// Computes d[ids[t], :] += x[t, :] for t = 0, 1, ..., rows - 1, in this order even on many threads.
+// Without `accumulate`, d is first set to 0. Skips row t if ids[t] is outside [0, vocabulary).
 struct ScatterAddArgs {
   const int32_t *ids;
   const void *x;

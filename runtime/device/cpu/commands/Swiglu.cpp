@@ -23,13 +23,13 @@ template <typename Op> GatedRows rowsOfExperts(Resolver &at, const Op &op) {
           at.address<const int32_t>(op.offsets()) + op.experts()};
 }
 
-// SwiGLU computes this number of values at a time.
+// The number of values whose sigmoids SwiGLU computes at a time.
 constexpr int64_t kSwigluValues = 256;
 
 // Sets s to the sigmoids of `count` values, at most kSwigluValues.
 template <typename T> void sigmoids(const T *x, int64_t count, RealOf<T> *s) {
   if constexpr (std::is_same_v<RealOf<T>, float>) {
-    // exp2F32() needs x <= 127. The limit kMostPower changes sigmoids by less than 2^-126.
+    // exp2F32() needs x <= 127, so x is limited to 126. This changes sigmoids by less than 2^-126.
     constexpr float kMostPower = 126;
     for (int64_t i = 0; i < count; ++i)
       s[i] = std::min(kMostPower, -widened(x[i]) * std::numbers::log2e_v<float>);
@@ -43,7 +43,7 @@ template <typename T> void sigmoids(const T *x, int64_t count, RealOf<T> *s) {
 }
 
 // Divides each row of g into parts of at most kSwigluValues columns. Calls part(row, first, count,
-// s) for each; s has the sigmoids of its columns [first, first + count).
+// s) for each part, where s has the sigmoids of columns [first, first + count) of g.
 template <typename T, typename Part> void forGates(const GatedRows &gated, const T *gu, Part part) {
   forRows(gated.threads, gated.count(), [&](int64_t row) {
     RealOf<T> s[kSwigluValues];
@@ -66,8 +66,8 @@ template <typename T> void activate(const GatedRows &gated, const T *gu, T *a) {
   });
 }
 
-// Sets dgu to the gradients of g and u, where `d` is the gradient of silu(g) u. Unless `a` is null,
-// sets `a` to silu(g) u. dgu may overwrite gu, and `a` may overwrite d.
+// Sets dgu to the gradients of g and u, where `d` is the gradient of silu(g) u. If `a` is not null,
+// sets it to silu(g) u. dgu may use the same memory as gu, and `a` the same memory as d.
 template <typename T>
 void differentiate(const GatedRows &gated, const T *d, const T *gu, T *dgu, T *a) {
   forGates(gated, gu, [&](int64_t row, int64_t first, int64_t count, const RealOf<T> *s) {

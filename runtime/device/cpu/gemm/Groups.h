@@ -11,7 +11,7 @@
 
 namespace lmc::cpu {
 
-// A block of one part's d: `rows` x `columns` elements, the first of which is (row, column).
+// A block of matrix d of a product. It has `rows` x `columns` elements and starts at (row, column).
 struct GemmBlock {
   const GemmPart *part;
   int64_t row, rows, column, columns;
@@ -22,8 +22,8 @@ struct BlockSizes {
   int64_t rows, columns, rowUnit;
 };
 
-// Divides all products into blocks of nearly equal numbers of rows. Large products give each thread
-// at least kBlocksPerThread blocks.
+// Divides all products into blocks with nearly equal numbers of rows. If the products are large
+// enough, there are at least kBlocksPerThread blocks per thread.
 class GemmBlocks {
 public:
   GemmBlocks(const GemmGroupShape &group, int threads, const BlockSizes &sizes)
@@ -87,7 +87,7 @@ void forBlocks(const GemmShape &shape, const std::vector<GemmBlock> &blocks, int
   }
 }
 
-// A product by a library. An f32 bias is added afterwards.
+// A product that a library computes. If the shape has a bias, run() adds the bias (f32) to it.
 class LibraryGemm final : public Gemm {
 public:
   LibraryGemm(const GemmShape &shape, const char *name, Multiply multiply)

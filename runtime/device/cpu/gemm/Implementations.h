@@ -14,28 +14,28 @@ inline bool isPlainF32(const GemmShape &shape) {
          (!shape.hasBias || shape.bias == Storage::F32);
 }
 
-// A library's function for a product without bias. A leading dimension is the distance in elements
-// from one row of a matrix to the next in memory.
+// The type of a library's function that computes a product without bias. A leading dimension is the
+// distance in elements from one row of a matrix to the next in memory.
 using Multiply = std::function<void(const GemmShape &shape, int64_t leadingA, int64_t leadingB,
                                     const void *a, const void *b, void *d, int64_t leadingD)>;
 
-// Returns true if oneDNN's primitive computes the shape fast. Types that it only emulates take
-// hundreds of times as long as with other libraries.
+// Returns true if oneDNN's primitive computes the shape fast. oneDNN emulates some types, and then
+// takes hundreds of times as long as other libraries.
 bool oneDnnHas(const GemmShape &shape);
 Result<std::unique_ptr<Gemm>> makeOneDnnGemm(const GemmShape &shape);
 // Computes a product by oneDNN's sgemm; isPlainF32(shape) must hold. In a parallel region, it uses
 // only the calling thread.
 void oneDnnSgemm(const GemmShape &shape, int64_t leadingA, int64_t leadingB, const void *a,
                  const void *b, void *d, int64_t leadingD);
-// Returns oneDNN's version and instructions: "2.6.3 isa 0x1ff".
+// Returns the version of oneDNN and a code of the instruction set it uses: "2.6.3 isa 0x1ff".
 std::string oneDnnVersion();
 
 std::unique_ptr<Gemm> makePackedGemm(const GemmShape &shape, int threads, PackedBuffers &buffers,
                                      const KernelSet &set = kernelSet());
 
-// The sizes of the blocks of a packed product. Of b, kPackedDepth x panelColumns packed elements
-// stay in the first-level cache; of a, kPackedRows x kPackedDepth in the second-level cache.
-// kPackedRows is a multiple of every kernel's panelRows. kPackedDepth affects the order of the sum.
+// The sizes of the blocks of a packed product. The first-level cache holds kPackedDepth x
+// panelColumns elements of b, the second-level cache kPackedRows x kPackedDepth of a. kPackedRows
+// is a multiple of every kernel's panelRows. The order of a sum depends on kPackedDepth.
 inline constexpr int64_t kPackedRows = 96, kPackedDepth = 256;
 
 // Returns `depth` rounded up to a multiple of the kernels' depthUnit.
@@ -58,9 +58,9 @@ struct Mkl {
   int (*setThreads)(int threads);
 };
 
-// Loads MKL's libmkl_rt.so at the first call. The environment variable LMC_MKL is its path or
-// "none". By default, searches where pip installs MKL beside lmc, in the environment of `./dev
-// setup` and where the system's loader looks. Null: not found. Error: LMC_MKL names no library.
+// Loads MKL's libmkl_rt.so at the first call, from the path in environment variable LMC_MKL if set.
+// Else searches beside lmc (pip), in `./dev setup`'s environment and where the system's loader
+// looks. Returns null if MKL is not found, or LMC_MKL is "none". Error: LMC_MKL is no library.
 Result<const Mkl *> openMkl();
 bool mklHas(const Mkl &mkl, const GemmShape &shape);
 // Returns a function that computes a product by MKL on `threads` threads.

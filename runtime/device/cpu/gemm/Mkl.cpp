@@ -37,7 +37,7 @@ std::vector<std::string> pathsOfMkl() {
     environment = std::string(home) + "/.cache/lmc/venv";
   std::vector<std::string> paths;
   for (const char *name : {"libmkl_rt.so.3", "libmkl_rt.so.2"}) {
-    // PyPI's package mkl installs to PREFIX/lib, others to PREFIX/lib/pythonX.Y/site-packages.
+    // PyPI's package mkl installs to PREFIX/lib, which is two folders above site-packages.
     if (std::string path = fileOfPythonPackage(std::string("../../") + name); !path.empty())
       paths.push_back(path);
     if (!environment.empty())
@@ -86,7 +86,7 @@ Result<const Mkl *> open() {
       return unusable("this library lacks functions of libmkl_rt.so");
     return nullptr;
   }
-  // Select this program's OpenMP runtime and 32-bit sizes. MKL must get both calls first.
+  // These calls select this program's OpenMP runtime and 32-bit sizes. MKL must get them first.
   setThreading(kThreadingGnu);
   setInterface(kInterfaceLp64);
   // Results then have equal bits in every run, for any alignment of the operands.

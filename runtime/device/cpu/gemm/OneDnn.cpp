@@ -1,4 +1,4 @@
-// Matrix products by oneDNN's primitive, and by its sgemm, which divides the work in another way.
+// Matrix products by oneDNN's primitive or its sgemm, which divide the work in different ways.
 #include "runtime/device/cpu/gemm/Implementations.h"
 
 #include <fmt/format.h>

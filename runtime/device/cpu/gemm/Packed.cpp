@@ -9,7 +9,7 @@
 namespace lmc::cpu {
 namespace {
 
-// kDeep x kWide packed elements of b fit into the third-level cache. kWide is a multiple of every
+// The third-level cache holds kDeep x kWide packed elements of b. kWide is a multiple of every
 // kernel's panelColumns.
 class PackedGemm final : public Gemm {
 public:
@@ -19,11 +19,11 @@ public:
   PackedGemm(const KernelSet &set, const GemmShape &shape, int threads, PackedBuffers &buffers)
       : setName(set.name), shape(shape), input(set.gemm[int(shape.input)]),
         output(set.gemm[int(shape.output)]), threads(threads), buffers(buffers) {
-    // For a bf16 d the sums are in a buffer: the kernels keep no sums in bf16.
+    // The kernels keep no sums in bf16. So if d is bf16, the sums are first written to a buffer.
     direct = shape.output != Storage::BF16;
     deepSteps = std::max<int64_t>(1, (shape.k + kDeep - 1) / kDeep);
     tall = !direct && deepSteps > 1 ? kTall : shape.m;
-    // With few blocks of rows per thread, the columns are divided too.
+    // If there are fewer than 4 blocks of rows per thread, the columns are divided too.
     int64_t rowBlocks = (shape.m + kRows - 1) / kRows;
     columnsPerItem = kWide;
     while (columnsPerItem > 128 && rowBlocks * (kWide / columnsPerItem) < 4 * threads)

@@ -1,5 +1,5 @@
-// Computes the products of a group with the packed kernels. The thread that computes a block of a
-// result (GemmBlock) packs its operands into memory of its own.
+// Computes the products of a group with the packed kernels. Each thread packs the operands of the
+// block (GemmBlock) that it computes, into memory of its own.
 #include "runtime/device/cpu/gemm/Groups.h"
 #include "runtime/device/cpu/gemm/Implementations.h"
 
@@ -14,7 +14,7 @@ public:
               PackedBuffers &buffers)
       : setName(set.name), shape(group.shape), input(set.gemm[int(shape.input)]),
         output(set.gemm[int(shape.output)]), threads(threads), buffers(buffers),
-        // For a bf16 d the sums are in a buffer: the kernels keep no sums in bf16.
+        // The kernels keep no sums in bf16. If d is bf16, the sums are first written to a buffer.
         direct(shape.output != Storage::BF16), sizes{kTall, direct ? kWide : kWide / 2,
                                                      input.panelRows},
         blocks(group, threads, sizes) {
@@ -37,8 +37,8 @@ public:
   std::string implementation() const override { return fmt::format("packed {}", setName); }
 
 private:
-  // Returns true if a block of d is written by Sums::Stream. Then one call of the kernel completes
-  // each sum, and the results of all parts together are larger than the caches.
+  // Returns true if Sums::Stream may write a block of d. Each sum must be complete after one call
+  // of the kernel, and the results of all parts together must be larger than the caches.
   bool streams(const GemmBlock &block) const {
     constexpr int64_t kLine = 64;
     const int64_t row = shape.n * int64_t(input.arithmeticWidth);
@@ -46,8 +46,8 @@ private:
            row % kLine == 0 && reinterpret_cast<uintptr_t>(block.part->d) % kLine == 0;
   }
 
-  // Returns the part of b that `block` needs next, from index `first` of dimension k on. It is
-  // fetched into the second-level cache while `tiles` tiles are computed.
+  // Returns the part of b that `block` needs next, from index `first` of dimension k on. The kernel
+  // fetches this part into the second-level cache while it computes `tiles` tiles.
   Prefetch ahead(const GemmBlock &block, int64_t first, int64_t tiles) const {
     const int64_t k = block.part->k, depth = std::min(kPackedDepth, k - first);
     const int64_t width = elementBytes(shape.input), leading = shape.transposeB ? k : shape.n;

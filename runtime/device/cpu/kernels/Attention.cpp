@@ -96,7 +96,7 @@ static void attentionRun(const AttentionArgs &args, int64_t task, void *memory) 
     for (int64_t lane = 0; lane < kLanes; ++lane) {
       scratch.largest[panel * kLanes + lane] = R(kLowestScore);
       scratch.sum[panel * kLanes + lane] = 0;
-      // Lanes beyond the end of the sequence repeat the last query of the sequence.
+      // A lane beyond the end of the sequence gets the first key of the sequence's last query.
       scratch.firstKeys[panel * kLanes + lane] = typename VectorOf<R>::Lane(
           firstVisibleKey(args, batch, lesser(at + lane, seq - 1)));
     }
@@ -110,7 +110,7 @@ static void attentionRun(const AttentionArgs &args, int64_t task, void *memory) 
     copyBlock(v + key * args.vPitch, args.vPitch, keys, headDim, headDim, scratch.values,
               scratch.leading);
     for (int64_t panel = 0; panel < panels; ++panel) {
-      // The panel has queries low to high. None of them sees keys of the block outside [from, to).
+      // The panel has queries `low` to `high`. They see only keys [from, to) of the block of keys.
       const int64_t low = first + panel * kLanes;
       const int64_t high = lesser(low + kLanes, seq) - 1;
       const int64_t to = lesser(keys, high + 1 - key);

@@ -28,7 +28,7 @@ struct AttentionGradArgs : AttentionArgs {
   void *dq, *dk, *dv;
   void *workspace; // only needed for BF16: f32 [batch * seq, heads * headDim], dense
   int64_t dqPitch, dkPitch, dvPitch;
-  // The tables of the rotary embedding, [seq, headDim / 2], for rotating dq and dk back, or null
+  // Tables of the rotary embedding, [seq, headDim / 2]. If not null, they rotate dq and dk back.
   const float *cos = nullptr, *sin = nullptr;
 };
 

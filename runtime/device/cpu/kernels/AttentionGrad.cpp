@@ -185,8 +185,8 @@ static void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *
                   scratch.queries, leading);
         copyBlock(dout + query * outLeading + member * headDim, outLeading, queries, headDim,
                   padded, scratch.outputGrad, leading);
-        // Query r of the block sees the block's keys firstColumn(r) to r + ahead. P, dP and dS have
-        // one row per query and one column per key.
+        // Query r of the block of queries sees keys firstColumn(r) to r + ahead of the block of
+        // keys. P, dP and dS have one row per query and one column per key.
         const int64_t ahead = query - key;
         auto firstColumn = [&](int64_t row) {
           return greater(0, scratch.firstKeys[query + row] - key);
@@ -217,7 +217,7 @@ static void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *
             }
             continue;
           }
-          // The query sees columns [from, to). All other columns of its row become zero.
+          // The query of this row sees columns (keys) [from, to). All other columns become zero.
           const int64_t from = firstColumn(row);
           const int64_t to = lesser(keys, row + ahead + 1);
           for (int64_t column = 0; column < paddedKeys; column += kWidth<R>) {

@@ -22,7 +22,7 @@ struct PackArgs {
   int64_t firstColumn, columns;
 };
 
-// The arguments of PackedGemmKernels::store, which computes d = sums (+ bias) (+ d).
+// PackedGemmKernels::store computes d = sums, plus the bias if there is one, plus d if `addToD`.
 struct StoreArgs {
   const void *sums;
   int64_t sumsLeading;
@@ -34,8 +34,8 @@ struct StoreArgs {
   bool addToD;
 };
 
-// Memory that will be read soon: `rows` rows of `bytes` bytes, `leading` bytes apart. Before each
-// tile of a product, step() fetches `linesPerTile` cache lines of it into the second-level cache.
+// Memory that will be read soon. It has `rows` rows of `bytes` bytes, `leading` bytes apart. Before
+// each tile of a product, step() fetches `linesPerTile` of its lines into the second-level cache.
 struct Prefetch {
   const char *at = nullptr;
   int64_t leading = 0, rows = 0, bytes = 0, linesPerTile = 0;
@@ -53,8 +53,8 @@ struct Prefetch {
   }
 };
 
-// Says whether a product overwrites d (Replace) or adds to it. Stream overwrites d, and writes past
-// the caches, for a d that is larger than these. The rows of d must then be whole cache lines.
+// Replace: the product overwrites d. Add: it is added to d. Stream: it overwrites d past the
+// caches, because d is larger than the caches. Then each row of d must be whole cache lines.
 enum class Sums { Replace, Add, Stream };
 
 // The functions of the packed matrix product A B for one storage type. A is packed in panels of
@@ -65,7 +65,7 @@ struct PackedGemmKernels {
   size_t arithmeticWidth; // bytes of a sum
   size_t packedWidth;     // bytes of a packed element
   int depthUnit;          // panels are padded with zeros to a multiple of this depth
-  // packA() may write up to 64 bytes after the last panel.
+  // packA() may write up to 64 bytes after the last panel, so `packed` needs as many more bytes.
   void (*packA)(const PackArgs &args, void *packed);
   void (*packB)(const PackArgs &args, void *packed);
   // Computes sums[rows, columns] = A B or, with Sums::Add, += A B. A and B are packed.
@@ -82,7 +82,7 @@ struct KernelSet {
   AttentionKernels attention[3];
   PackedGemmKernels gemm[3];
 
-  // Computes e[i] = 2^x[i] for x[i] <= 127 (1023 in f64), by the exp2() of Vector.h.
+  // Compute e[i] = 2^x[i] by exp2() of Vector.h, for x[i] <= 127 in f32 and x[i] <= 1023 in f64.
   void (*exp2F32)(const float *x, float *e, int64_t n);
   void (*exp2F64)(const double *x, double *e, int64_t n);
 };

@@ -16,13 +16,13 @@
 
 namespace lmc::cpu::LMC_ISA {
 
-// Sums fill 12 of 16 registers (24 of 32). So many hide the latency of a fused multiply-add.
+// A tile's sums fill 12 of 16 registers, or 24 of 32, to hide the latency of a fused multiply-add.
 inline constexpr int kTileRows = kRegisters == 32 ? 12 : 6;
 template <typename R> inline constexpr int kTileColumns = 2 * kWidth<R>;
 
 enum class Layout { RowMajor, ColumnMajor };
 
-// Computes one register tile. It is not inlined: every use would repeat all tile shapes' code.
+// Computes one register tile. Not inlined, else each caller would repeat the code of all shapes.
 template <typename R, Layout kLayout, int kRows, int kVectors>
 __attribute__((noinline)) void tile(int64_t depth, const R *a, int64_t lda, const R *b, int64_t ldb, R *c,
                      int64_t ldc, bool add) {
@@ -62,7 +62,7 @@ template <typename R> LMC_INLINE void fetchTile(const R *c, int64_t ldc, int64_t
       __builtin_prefetch(reinterpret_cast<const char *>(c + r * ldc) + 64 * line, 1, 3);
 }
 
-// Copies a full tile to C, past the caches if the instruction set is able to.
+// Copies a full tile to C. If the instruction set can, its stores bypass the caches.
 template <typename R> LMC_INLINE void streamTile(const R *from, R *c, int64_t ldc, int64_t rows) {
   for (int64_t r = 0; r < rows; ++r, from += kTileColumns<R>, c += ldc)
 #if defined(__AVX512F__)
@@ -133,8 +133,8 @@ LMC_INLINE void multiplyPanels(const Packed *a, const Packed *b, int64_t rows, i
     endStream();
 }
 
-// A tile is summed over the indices [first, last) of the depth. If `wanted` is false, the tile is
-// not written.
+// The product sums a tile over indices [first, last) of the depth (dimension k). If `wanted` is
+// false, it does not write the tile.
 struct DepthRange {
   int64_t first, last;
   bool wanted = true;

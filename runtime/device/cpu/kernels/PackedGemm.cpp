@@ -14,7 +14,7 @@ void packRows(const T *from, int64_t leading, int64_t rows, int64_t depth, R *pa
   int64_t k = 0;
   constexpr int kN = kWidth<R>;
   if constexpr (kN >= kTileRows) {
-    // A store also writes zeros after its rows. The store of the next k overwrites these zeros.
+    // A store also writes zeros after the last row. The store of the next k overwrites these zeros.
     if (rows == kTileRows)
       for (; k + kN <= depth; k += kN) {
         V<R> square[kN];

@@ -30,8 +30,8 @@ template <int Leading>
 LMC_INLINE void transposePairs(const Bf16 *from, int64_t leading, int64_t rows, int64_t depth,
                                uint32_t *to) {
   int64_t k = 0;
-  // If a register has more pairs than there are rows, a store also writes zeros after them. The
-  // store of the next k overwrites these zeros.
+  // A register may have more pairs than `to` has rows. Then a store also writes zeros after the
+  // pairs, which the store of the next k overwrites.
   if (rows == (Leading < kPairs ? Leading : kPairs))
     for (; k + kPairs <= depth / 2; k += kPairs) {
       V<float> square[kPairs];
@@ -55,8 +55,8 @@ LMC_INLINE void transposePairs(const Bf16 *from, int64_t leading, int64_t rows, 
   }
 }
 
-// Sets to[k][c] = the pair of from[2 k][c] and from[2 k + 1][c], for c < columns. Rows of `to` have
-// `Leading` pairs. If `depth` is odd, the last pairs get a zero.
+// Sets to[k][c] to the pair (from[2 k][c], from[2 k + 1][c]) for c < columns. Rows of `to` have
+// `Leading` pairs. If `depth` is odd, zeros complete the last pairs.
 template <int Leading>
 LMC_INLINE void interleaveRows(const Bf16 *from, int64_t leading, int64_t columns, int64_t depth,
                                uint32_t *to) {

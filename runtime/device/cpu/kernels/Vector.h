@@ -54,7 +54,7 @@ template <typename T> struct ArithmeticOf { using Type = T; };
 template <> struct ArithmeticOf<Bf16> { using Type = float; };
 template <typename T> using Arithmetic = typename ArithmeticOf<T>::Type;
 
-// Subtracting 0 changes no value, not even -0, so the compiler emits only a broadcast.
+// Returns x in every lane. x - 0 is x, even for x = -0, so the compiler emits only a broadcast.
 template <typename R> LMC_INLINE V<R> splat(R x) { return x - V<R>{}; }
 
 template <typename R> LMC_INLINE V<R> load(const R *p) {
@@ -167,7 +167,7 @@ template <typename R> LMC_INLINE V<R> exp2(V<R> x) {
 // Transposes a square of registers: rows[r][c] becomes rows[c][r].
 template <typename R> LMC_INLINE void transpose(V<R> (&rows)[kWidth<R>]) {
   constexpr int kN = kWidth<R>;
-  // Each step swaps the off-diagonal quarters of every 2s x 2s block, for s = N/2, ..., 1.
+  // Each step swaps the upper right and lower left quarter of 2s x 2s blocks, for s = N/2, ..., 1.
 #pragma GCC unroll 8
   for (int s = kN / 2; s >= 1; s /= 2) {
     VInt<R> low{}, high{};
