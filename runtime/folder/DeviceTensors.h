@@ -17,8 +17,8 @@ struct StateTensor {
   HeldPart held, written; // parts in bytes that the rank has, and that it writes
 };
 
-// Returns the variables of `kind` in the plan's order. Leaves out variables of no parameter, which
-// are gradients of only one rank's tokens.
+// Returns the variables of `kind` in the plan's order. Leaves out variables that belong to no
+// parameter: gradients of only one rank's tokens.
 std::vector<StateTensor> stateTensors(const plan::Plan &plan, uint64_t rank,
                                       plan::VariableKind kind);
 

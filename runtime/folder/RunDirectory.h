@@ -82,8 +82,8 @@ private:
 
 std::string gemmPath(const std::string &folder);
 
-// Opens a plan in OUT/plans of the run in `folder`: the plan with which the checkpoint of `step`
-// was made or, without `step`, the plan of the latest start. Error: the file is not that plan.
+// Opens a plan in OUT/plans of the run in `folder`. It is the plan that made the checkpoint of
+// `step` or, without `step`, the plan of the latest start. Error: the file is another plan.
 Result<std::unique_ptr<PlanFile>> openRecordedPlan(const std::string &folder,
                                                    std::optional<uint64_t> step);
 
@@ -124,7 +124,7 @@ StateSource stateOf(const PlanFile &plan, Device &device, World &world);
 // Returns the maximum number of bytes of a checkpoint on a disk. One rank may call it alone.
 Result<uint64_t> checkpointBytes(const PlanFile &plan);
 
-// Saves parameters and moments as saveCheckpoint() does. Error, in addition: OUT no longer exists.
+// Saves parameters and moments as saveCheckpoint() does. There is one more error: OUT is gone.
 Result<void> saveRun(const std::string &runDirectory, const StateSource &source,
                      const CheckpointState &state, const KeepRules &keep, std::string *remark);
 

@@ -202,7 +202,7 @@ static bool isPrefix(const std::vector<DeclaredChange> &first,
 }
 
 // Compares this start with run.json (`recorded`), which the latest start wrote, if it belongs to
-// the checkpoint. It also has the changes that were declared after the checkpoint was saved.
+// the checkpoint. run.json also has the changes declared after the checkpoint was saved.
 static Result<void> useRecord(Start &start, const RunIdentity &recorded,
                               const RunOptions &options) {
   if (start.forked)

@@ -69,7 +69,7 @@ public:
   // Waits until the job is written. Each written piece counts as progress of this rank. Error: the
   // device failed, so there is no snapshot.
   Result<SaveOutcome> finish();
-  // Return what the job writes, and of which step. Require isBusy().
+  // Return whether the job writes a checkpoint or an export, and of which step. Require isBusy().
   bool isCheckpoint() const { return job->checkpoint; }
   bool isExport() const { return !job->exportFolder.empty(); }
   uint64_t step() const { return job->state.step; }

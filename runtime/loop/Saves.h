@@ -52,8 +52,8 @@ public:
   // Warns of a checkpoint whose writing takes longer than usual.
   void watch();
 
-  // Return estimated seconds. writingSeconds() is for the rest of the background job, and
-  // pendingSeconds() for all future saves and exports.
+  // Return the estimated seconds of the rest of the background job, of an export that is due after
+  // `step`, and of all future saves and exports.
   double writingSeconds() const;
   double exportSecondsAfter(uint64_t step) const;
   double pendingSeconds() const;
@@ -123,7 +123,6 @@ private:
 // Returns the key of a validation set's latest loss in the extra state of a checkpoint.
 std::string lossKey(const ValidationSettings &set);
 
-// Returns the seconds since `start`.
 double secondsSince(std::chrono::steady_clock::time_point start);
 
 } // namespace lmc

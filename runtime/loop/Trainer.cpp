@@ -306,7 +306,7 @@ Error Trainer::stopDiverged(const WatchFinding &finding) {
 
 Result<Rollback> Trainer::chooseRollback(uint64_t spike) {
   const GuardConfig &guards = run.session.settings.config.guard;
-  // Earlier rollbacks no longer count if guard.refund steps followed without a spike.
+  // Earlier rollbacks no longer count after guard.refund steps without a spike.
   const auto quiet = static_cast<uint64_t>(guards.refund);
   int64_t done = 0;
   uint64_t before = 0;

@@ -37,8 +37,8 @@ public:
   Result<void> prepare();
 
   // Trains, saves and exports. Returns Interrupted if a signal or the time limit stopped the run
-  // early. Error Diverged: a watch stopped the run, whose state is in OUT/checkpoints/STEP.diverged
-  // unless it is damaged. Error UserError: no step fits in the time.
+  // early. Error Diverged: a watch stopped the run. Its state, unless damaged, is in
+  // OUT/checkpoints/STEP.diverged. Error UserError: no step fits in the time.
   Result<ExitCode> train();
 
   // After train(): the rollback that a spike requires; nullopt if none does.

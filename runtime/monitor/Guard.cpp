@@ -190,8 +190,8 @@ void Guard::judgeSpike(const StepRecord &record, double loss, Verdict &verdict) 
   const int64_t step = record.step;
   const double norm = record.gradNorm;
   const bool inSpike = memory.spikeStart != 0;
-  // A spike is over once loss and norm are both below half the threshold. Values that vary around
-  // the threshold thus do not end it.
+  // A spike is over once loss and norm are both below half the threshold. So values that vary
+  // around the threshold do not end it.
   const double part = inSpike ? 0.5 : 1;
   const double ofLoss = deviationsAbove(memory.loss, loss, kLeastLossDeviation);
   const double ofNorm = deviationsAbove(memory.logNorm, std::log(norm), kLeastNormDeviation);

@@ -150,10 +150,10 @@ public:
   // Returns the limits of a step. All steps up to `step` - 2 must have been observed.
   StepLimits limitsOf(int64_t step) const;
 
-  // Returns the first step of a present spike or rise.
+  // Returns the first step of a spike or rise that is not over, else the latest step if it is high.
   std::optional<int64_t> suspectSince() const;
 
-  // Save and restore, as JSON, all state that later verdicts need.
+  // Save and restore all state that later verdicts need, as JSON.
   std::string state() const;
   Result<void> restore(const std::string &text);
 

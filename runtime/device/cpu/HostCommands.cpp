@@ -34,7 +34,7 @@ Result<GemmCommand> bindGemm(const plan::Gemm &op, HostMemory &memory, GemmCache
   shape.k = int64_t(op.k());
   shape.transposeA = op.transpose_a();
   shape.transposeB = op.transpose_b();
-  // A residual is first copied to d; the product is then added to d.
+  // A residual is copied to d first. The product is then added to d.
   const int64_t residual = plan::residualOf(op);
   shape.accumulate = op.c() >= 0;
   shape.hasBias = op.bias() >= 0;

@@ -21,14 +21,14 @@ namespace lmc::cpu {
 // A command that is ready to run. It throws if it fails.
 using BoundCommand = std::function<void()>;
 
-// Throws an Error as an exception.
+// An exception with the message and the code of an Error.
 struct CommandFailed : std::runtime_error {
   explicit CommandFailed(const Error &error)
       : std::runtime_error(error.message), code(error.code) {}
   ExitCode code;
 };
 
-// An async collective that was started. `number` is its position in its queue.
+// An async collective that was started. `number` is its place in the order of its queue.
 struct StartedCollective {
   uint64_t number = 0;
   std::chrono::steady_clock::time_point begin, end;

@@ -11,7 +11,7 @@
 
 namespace lmc::cuda {
 
-// One collective of the plan with its addresses. An AllReduce has no x.
+// One collective of the plan with its addresses and sizes. For an AllReduce, x is not set.
 struct CollectiveCall {
   plan::CollectiveKind kind = plan::CollectiveKind::AllGather;
   plan::Axis axis = plan::Axis::Shard;

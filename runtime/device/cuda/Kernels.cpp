@@ -70,7 +70,7 @@ Result<void> Kernels::check(const Driver &driver, const plan::Kernel &planned,
                                 int(kernel.sharedBytes)),
              fmt::format("give kernel '{}' its {} bytes of shared memory", kernel.name,
                          kernel.sharedBytes));
-    // Shared memory and the first-level cache divide one memory; shared memory gets all of it.
+    // Shared memory and the first-level cache share one memory. Shared memory gets all of it.
     LMC_CUDA(driver,
              cuFuncSetAttribute(kernel.function,
                                 CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,

@@ -200,8 +200,8 @@ public:
     if (aborted.exchange(true))
       return;
     // ncclCommAbort stops the collectives of a communicator, and then waits until no graph has any.
-    // A running graph may have collectives of several communicators, and can be destroyed only when
-    // all these are stopped. So threads abort the communicators while this one destroys the graphs.
+    // A running graph may have collectives of several communicators. It can be destroyed when all
+    // are stopped. So other threads abort communicators while this one destroys the graphs.
     std::vector<std::thread> aborts;
     for (ncclComm_t &comm : comms)
       if (comm)

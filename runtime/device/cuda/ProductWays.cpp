@@ -242,7 +242,7 @@ static std::string payloadOf(const TwoWayProduct &command) {
   return fmt::format("{:016x} {:016x}", command.first->code, command.second->code);
 }
 
-// Returns a text about the first element whose error rounding cannot explain, or "". Each way
+// Returns a text about the first element whose error is too large for rounding, or "". Each way
 // rounds up to three values to bf16, each with a relative error of 2^-8. Terms of a sum may cancel,
 // so a part of the allowed error depends on the root mean square of the row.
 static std::string difference(const std::vector<std::vector<double>> &found,

@@ -347,7 +347,7 @@ public:
         !convertFloats(dtype, bytes, plan::DType::F64, values.data(), values.size()))
       return failed("only floating-point matrices can be multiplied");
     // The pattern has 2^17, 2^18 or 2^19 elements. The period is the largest prime number below
-    // that.
+    // this size.
     period = width == 8 ? 131071 : width == 4 ? 262139 : 524287;
     for (auto [to, count, step] : {std::tuple(addresses.a, inputBytes, period * width),
                                    std::tuple(addresses.residual, residualBytes, residualPeriod()),
@@ -425,9 +425,9 @@ private:
   // Computes `expected` for a shape.
   //
   // A sum of k terms in f32 has an error of about sqrt(k) 2^-24 times the sum of the terms'
-  // absolute values; eight times this error is allowed. Tensor cores also truncate sums of a few
+  // absolute values. Eight times this error is allowed. Tensor cores also truncate sums of a few
   // products to f32, and these errors do not cancel. On an H100, a sum of 32768 positive products
-  // of bf16 had a relative error of 1.4e-4, which is k 2^-28; four times this error is allowed.
+  // of bf16 had a relative error of 1.4e-4, which is k 2^-28. Four times this error is allowed too.
   void expect(const ProductShape &shape) {
     if (!expected.empty() && expectedOf == shape)
       return;
@@ -555,7 +555,7 @@ Result<GemmChoice> Products::measure(const Product &product, Trial &trial) {
   warm = true;
   LMC_LET(once, trial.secondsOf(product, candidates->front().algo, 1));
   const int runs = static_cast<int>(std::clamp(kRoundSeconds / std::max(*once, 1e-6), 1.0, 50.0));
-  // The heater runs before each timing. It is the largest product, which choose() times first.
+  // `heater` runs before each timing. It is the largest product, which choose() times first.
   const Product &heater = hottest.product ? *hottest.product : product;
   const cublasLtMatmulAlgo_t heating =
       hottest.product ? hottest.product->algorithm : candidates->front().algo;

@@ -46,8 +46,8 @@ class Products {
 public:
   struct Library; // cuBLASLt
 
-  // Opens the library that the environment variable LMC_CUBLASLT names; without it, libcublasLt of
-  // the CUDA major release that lmc-run was built with. Error: this library is not found.
+  // Opens the library that the environment variable LMC_CUBLASLT names. If not set, opens
+  // libcublasLt of the CUDA major release that lmc-run was built with. Error: there is none.
   static Result<std::unique_ptr<Products>> open(const Driver &driver, const Gpu &gpu);
   ~Products();
 

@@ -8,7 +8,7 @@
 namespace lmc::cpu {
 namespace {
 
-// Rows [g | u], where g and u have `columns` elements each.
+// Rows of the form [g | u]. Both g and u have `columns` elements.
 struct GatedRows {
   int64_t columns;
   int threads;

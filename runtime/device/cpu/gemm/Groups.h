@@ -111,7 +111,7 @@ private:
   Multiply multiply;
 };
 
-// A group of products by a library. multiply() computes one block, on the thread that calls it.
+// A group of products that a library computes. One call of multiply() computes one block.
 class LibraryGroup final : public GemmGroup {
 public:
   LibraryGroup(const GemmGroupShape &group, int threads, const char *name, Multiply multiply)

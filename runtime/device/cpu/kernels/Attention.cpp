@@ -38,7 +38,7 @@ template <typename R> struct ForwardScratch {
 
   ForwardScratch(void *memory, int64_t headDim) {
     Scratch scratch{static_cast<char *>(memory)};
-    // An odd number of cache lines, so that not all rows start in the same few cache sets.
+    // A row has an odd number of cache lines, so that the rows start in many different cache sets.
     leading = roundUp(headDim, 2 * 64 / int64_t(sizeof(R))) + 64 / int64_t(sizeof(R));
     queries = scratch.take<R>(headDim * kQueries);
     output = scratch.take<R>(headDim * kQueries);

@@ -22,7 +22,7 @@ constexpr double kLog2E = 1.4426950408889634074;
 
 // The scratch memory of one task, with shapes. The top of this file defines P, dP, dS and D.
 template <typename R> struct BackwardScratch {
-  // An odd number of cache lines per row lets the rows start in many cache sets.
+  // A row has an odd number of cache lines, so that the rows start in many different cache sets.
   static constexpr int64_t kLine = 64 / int64_t(sizeof(R));
   static constexpr int64_t kKeyLeading = kKeys + kLine;
   int64_t leading;         // elements from one row to the next
@@ -136,7 +136,7 @@ static void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *
   const int64_t batch = task / args.kvHeads, kvHead = task % args.kvHeads;
   const int64_t outLeading = args.heads * headDim;
   const int64_t sumLeading = kSeparateSum ? outLeading : args.dqPitch;
-  // Return the index of the first element of this task's heads in a tensor.
+  // These return the index of the first element of this task's heads in a tensor with `pitch`.
   auto queryStart = [&](int64_t pitch) {
     return batch * seq * pitch + kvHead * group * headDim;
   };

@@ -62,7 +62,7 @@ template <typename R> LMC_INLINE void fetchTile(const R *c, int64_t ldc, int64_t
       __builtin_prefetch(reinterpret_cast<const char *>(c + r * ldc) + 64 * line, 1, 3);
 }
 
-// Copies a full tile to C. If the instruction set can, its stores bypass the caches.
+// Copies a full tile to C. If the instruction set allows it, the stores bypass the caches.
 template <typename R> LMC_INLINE void streamTile(const R *from, R *c, int64_t ldc, int64_t rows) {
   for (int64_t r = 0; r < rows; ++r, from += kTileColumns<R>, c += ldc)
 #if defined(__AVX512F__)
