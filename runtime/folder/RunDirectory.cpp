@@ -262,7 +262,7 @@ Result<std::vector<std::string>> RunDirectory::undoAfter(uint64_t step) {
   return moved;
 }
 
-// Returns the newest complete checkpoint; nullopt: no checkpoints. Error: all are damaged.
+// Returns the newest complete checkpoint, or nullopt without checkpoints. Error: all are damaged.
 static Result<std::optional<std::string>> latestOf(const std::string &runDirectory,
                                                    std::vector<DamagedCheckpoint> &damaged) {
   auto latest = findLatestCheckpoint(runDirectory, damaged);

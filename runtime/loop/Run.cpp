@@ -140,8 +140,7 @@ static std::vector<uint64_t> continueData(const std::vector<PhaseData> &phases, 
   return starts;
 }
 
-// If the run has rolled back to this checkpoint since it was saved, continues at the data position
-// of that rollback.
+// If the run has rolled back to this checkpoint, continues at the data position of that rollback.
 static void applyRollback(const std::vector<Rollback> &rollbacks, const RunIdentity &saved,
                           CheckpointState &progress) {
   if (rollbacks.size() > saved.rollbacks.size() && rollbacks.back().step == progress.step)
@@ -299,7 +298,7 @@ static Result<std::vector<SettingChange>> checkIdentity(const Start &start,
   if (!start.before)
     return std::vector<SettingChange>();
   std::vector<SettingChange> changes = compareSettings(*start.before, now);
-  // If the start does not train, data is not compared: the result then depends only on the model.
+  // If the start does not train, its result depends only on the model, so data is not compared.
   if (training)
     for (SettingChange &change : compareData(*start.before, now))
       changes.push_back(std::move(change));
@@ -328,8 +327,8 @@ static std::vector<Rollback> rollbacksOf(const Start &start, const RunOptions &o
   return options.rollbacks.empty() ? start.before->rollbacks : options.rollbacks;
 }
 
-// Completes the identity. Writes it to session.progress, the run's folder and events.jsonl.
-// `goesOn`: see prepare().
+// Completes the identity, and writes it to session.progress, the run's folder and events.jsonl.
+// prepare() describes `goesOn`.
 static Result<void> recordStart(Session &session, const Start &start, const RunOptions &options,
                                 const std::vector<SettingChange> &changes, RunIdentity identity,
                                 const std::string &init, const RunPhase &phase, bool goesOn,

@@ -13,7 +13,7 @@
 
 namespace lmc {
 
-// The total seconds of one kind of work other than steps, and how many times it was done.
+// One kind of work other than steps: how many seconds it took in total, and how often it was done.
 struct TimeSpent {
   double seconds = 0;
   int64_t times = 0;
@@ -52,8 +52,8 @@ struct RunContext {
     }
   }
 
-  // Returns the estimated seconds of work that is done at each multiple of `interval` from now on.
-  // `least` is the minimum number of times.
+  // Returns the estimated seconds of future work that is done at each multiple of `interval`, and
+  // at least `least` times.
   double pendingSeconds(const TimeSpent &spent, int64_t interval, int64_t least) const {
     const int64_t times =
         interval > 0 ? int64_t(totalSteps) / interval - int64_t(session.progress.step) / interval

@@ -168,7 +168,7 @@ Result<void> Saves::completeExports() {
     if (const std::string exports = run.directory.path() + "/exports"; exists(exports))
       if (auto removed = removeInterrupted(exports); !removed)
         run.console.warning(fmt::format("{}; the run goes on", removed.error().message));
-    // A checkpoint of another run (--resume=PATH) does not count as the newest of this folder.
+    // knownSave is a checkpoint in this folder, never that of another run (--resume=PATH).
     isMissing = knownSave && knownSave->step == done &&
                 isDue(done, settings.config.checkpoint.exportInterval) &&
                 !exists(exportFolder(done));

@@ -18,13 +18,13 @@ namespace lmc {
 
 // Trains a started session from its current step to the end of its phase.
 //
-// The host always enqueues the next step before it acts on the results of the step before. So the
-// device need not wait for the host. This holds on CPUs and GPUs alike. Only work that needs the
-// state after one step, such as a validation or a save, waits until the device has no other work.
+// The host enqueues the next step before it acts on the results of the previous step. So the
+// device, a CPU or a GPU, need not wait for the host. Only work that needs the state after one
+// step, such as a validation or a save, waits until the device has no other work.
 //
 // Before each step, the ranks tell each other whether one must stop because of a signal, a failure
 // or the time limit (which rank 0 watches). So all ranks stop after the same step. Losses, norms
-// and the watches' findings are equal on all ranks; rank 0 writes the metrics.
+// and the watches' findings are equal on all ranks. Rank 0 writes the metrics.
 //
 // If a step's gradient norm is not finite, the device does not apply the step. The step and its
 // samples are counted all the same.

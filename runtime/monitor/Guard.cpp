@@ -21,7 +21,7 @@ static constexpr double kVisibleFall = 1.0 / 20; // minimum fall / first loss, f
 static constexpr double kSmallRate = 1.0 / 10;   // below this part of the highest rate: no plateau
 // Usual initial weights give logits with a standard deviation of 0.02 * sqrt(hidden size). The
 // first loss exceeds ln(vocab_size) by half the variance of the logits: 0.4 nats for a hidden size
-// of 2048, 1.6 nats for 8192. The limit is above these: a fifth of ln(32000) is 2.1 nats.
+// of 2048, 1.6 nats for 8192. The limit is higher than these: ln(32000) / 5 is 2.1 nats.
 static constexpr double kFarFromIgnorance = 1.0 / 5;
 static constexpr double kPeak = 2;          // deviations at which the tail begins
 static constexpr double kMostExcess = 30;   // maximum height of a peak above kPeak, in deviations
@@ -245,7 +245,7 @@ void Guard::judgeSpike(const StepRecord &record, double loss, Verdict &verdict) 
             loss, memory.loss.mean, std::sqrt(memory.loss.variance), norm,
             std::exp(memory.logNorm.mean)),
         memory.loss.mean, std::exp(memory.logNorm.mean)};
-    // At most one spike per `window` steps is reported.
+    // At most one spike is reported in `window` steps.
     memory.spikeReported = memory.lastReport == 0 || step - memory.lastReport >= settings.window;
     if (memory.spikeReported) {
       std::string others =

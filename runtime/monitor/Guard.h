@@ -85,7 +85,7 @@ struct GuardState {
 
   int64_t nonFinite = 0; // number of latest steps in a row without finite loss and norm
 
-  // By name of the validation set.
+  // What the guard remembers of a validation set. `validations` is indexed by the name of the set.
   struct Validation {
     double lowest = 0;
     int64_t step = 0;        // the step of the lowest loss

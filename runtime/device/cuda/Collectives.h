@@ -41,8 +41,8 @@ public:
 // Returns collectives that copy their operands to the host and compute the results there.
 std::unique_ptr<Collectives> makeHostCollectives(const Driver &driver, World &world);
 
-// Opens the library that LMC_NCCL names, else libnccl.so.2, and makes a communicator for each of
-// `axes`. All ranks must call it together. `gpu` must be current. abort(), in any thread, calls
+// Opens the library that LMC_NCCL names (by default libnccl.so.2). Makes a communicator for each of
+// `axes`. All ranks must call this together. `gpu` must be current. abort(), in any thread, calls
 // `dropGraphs`, which must destroy all graphs with collectives. Errors: the library is missing or
 // too old, or the ranks cannot connect.
 Result<std::unique_ptr<Collectives>> openNccl(const Driver &driver, const Gpu &gpu, World &world,

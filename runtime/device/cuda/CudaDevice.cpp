@@ -27,8 +27,8 @@
 namespace lmc::cuda {
 namespace {
 
-// Names a part of the host's work for NVIDIA's profilers. Nsight Systems shows it with the kernels
-// that were enqueued during it. A build without the header of NVTX names nothing.
+// Names a part of the host's work for NVIDIA's profilers. Nsight Systems shows the name with the
+// kernels that this work enqueued. A build without the header of NVTX names nothing.
 class ProfilerRange {
 public:
 #ifdef LMC_HAS_NVTX
@@ -85,7 +85,7 @@ private:
   PinnedMemory memory;
 };
 
-// Two pinned buffers, through which a thread copies from or to ordinary memory.
+// Two pinned buffers. A thread uses them for copies between ordinary host memory and the GPU.
 struct Staging {
   static constexpr uint64_t kBytes = 8 << 20;
   char *buffer(uint64_t piece) { return static_cast<char *>(buffers[piece % 2].get()); }

@@ -34,8 +34,8 @@ struct Driver {
 // call. Errors: there is no driver, or it is too old, or it finds no GPU.
 Result<const Driver *> openDriver();
 
-// Opens the library that the environment variable `variable` names, else the first of `names` that
-// can be opened ("" is skipped). Returns null and sets `problem` if there is none.
+// Opens the library that the environment variable `variable` names. If it is not set, opens the
+// first of `names` that exists; skips "". Returns null and sets `problem` if there is none.
 void *openLibrary(const char *variable, std::initializer_list<std::string> names,
                   std::string &problem);
 

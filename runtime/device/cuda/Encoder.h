@@ -13,8 +13,8 @@ namespace lmc::cuda {
 // Enqueues one command on a stream, which may be capturing a graph.
 using Encoded = std::function<Result<void>(CUstream)>;
 
-// Must have the layout of lmc::InitializerRecord in compiler/targets/cuda/device/initialize.cuh.
-// plan.fbs (Initializer) describes the members.
+// This struct must have the layout of lmc::InitializerRecord in
+// compiler/targets/cuda/device/initialize.cuh. plan.fbs (Initializer) describes the members.
 struct InitializerRecord {
   uint64_t first, elements, seed, stream;
   double value;

@@ -1,4 +1,4 @@
-// Commands with matrix products that can be computed in two ways, and the choice between them:
+// Commands with matrix products that can be computed in two ways, and the choice between the ways:
 //
 //   LinearSwiglu, SwigluLinearGrad   cuBLASLt's product and then a kernel, or one kernel for both
 //   ExpertLinear                     a thread block for each tile, or a persistent kernel, whose
@@ -54,8 +54,8 @@ public:
   // differ from those of the first way. Products::choose() must have been called for the shapes.
   Result<void> choose(std::vector<TwoWayProduct> commands, GemmChoices *choices, CUstream stream);
 
-  // One line for each kernel that was left out: it computes wrong results, or there was too little
-  // memory to try it.
+  // Returns a line for each rejected kernel: its results are wrong, or there was too little memory
+  // to try it.
   const std::vector<std::string> &remarks() const { return leftOut; }
 
   // Enqueues a command.

@@ -102,7 +102,7 @@ template <typename T> struct RouterGrad {
   const Real *dweights = at.address<const Real>(op.dweights());
   const Real *dmass = at.address<const Real>(op.dmass()); // may be null
   T *dlogits = at.address<T>(op.dlogits());
-  // For each task: p of one row, and the gradient of p.
+  // `rows` has two rows for each task: p of the present token, and the gradient of p.
   std::vector<Real> rows = std::vector<Real>(size_t(tasksOf(tokens) * 2 * count));
 
   void operator()() {

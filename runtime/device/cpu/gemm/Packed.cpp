@@ -54,7 +54,7 @@ public:
 private:
   static int64_t roundUp(int64_t x) { return (x + 63) / 64 * 64; }
 
-  // Packs a part of op(b), from row depth0 and column column0 on, in blocks of kDepth rows.
+  // Packs `depth` x `columns` elements of op(b), from element (depth0, column0) on.
   void packB(const void *b, int64_t depth0, int64_t depth, int64_t column0, int64_t columns) {
     const int64_t blocks = (depth + kDepth - 1) / kDepth;
     const int64_t pieces = (columns + kPackColumns - 1) / kPackColumns;

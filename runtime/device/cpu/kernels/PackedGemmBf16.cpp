@@ -24,8 +24,8 @@ LMC_INLINE uint32_t pair(Bf16 first, Bf16 second) {
   return uint32_t(first.bits) | uint32_t(second.bits) << 16;
 }
 
-// Sets to[k][r] = pair k of row r of `from`, for r < rows. Rows of `to` have `Leading` pairs. Rows
-// of `from` have `depth` elements; if `depth` is odd, the last pair gets a zero.
+// Sets to[k][r] to pair k of row r of `from`, for r < rows. Each row of `to` has `Leading` pairs.
+// Each row of `from` has `depth` elements. If `depth` is odd, a zero completes the last pair.
 template <int Leading>
 LMC_INLINE void transposePairs(const Bf16 *from, int64_t leading, int64_t rows, int64_t depth,
                                uint32_t *to) {
@@ -55,7 +55,7 @@ LMC_INLINE void transposePairs(const Bf16 *from, int64_t leading, int64_t rows, 
   }
 }
 
-// Sets to[k][c] to the pair (from[2 k][c], from[2 k + 1][c]) for c < columns. Rows of `to` have
+// Sets to[k][c] to the pair (from[2 k][c], from[2 k + 1][c]) for c < columns. Each row of `to` has
 // `Leading` pairs. If `depth` is odd, zeros complete the last pairs.
 template <int Leading>
 LMC_INLINE void interleaveRows(const Bf16 *from, int64_t leading, int64_t columns, int64_t depth,
