@@ -21,7 +21,7 @@ struct MachineUse {
   double clockGHz = 0;    // clock of one processor near the end; 0: unknown
 };
 
-// Counters since some moment in the past.
+// Counters whose start is some moment in the past, so only their differences have a meaning.
 struct MachineCounters {
   double time = 0, ownCpu = 0; // seconds
   double busy = 0, stolen = 0; // processor seconds

@@ -52,7 +52,7 @@ struct StepRecord {
   double deviceFlops = 0;     // FLOP/s per device for the causal MFU; 0: unknown
   double stepSeconds = 0;     // without validation and checkpoints
   double dataSeconds = 0;     // part of stepSeconds: waiting for the batch
-  // Seconds of the validations after this step. Seconds of the saves and exports before this step.
+  // The seconds of the validations after this step, and of the saves and exports before this step.
   double validationSeconds = 0, saveSeconds = 0;
   // Estimated seconds of all future validations, checkpoints and exports; not in the file.
   double pendingSeconds = 0;
@@ -61,7 +61,7 @@ struct StepRecord {
   std::vector<ValidationRecord> validations; // results after this step
   std::vector<SourceRecord> sources; // empty: the data has no named sources
   std::vector<RouterRecord> routers; // one per layer with experts, if the plan has their sums
-  // The part of `loss` that is balancing loss; absent if the plan does not sum it.
+  // The part of `loss` that is the routers' balancing loss; absent if the plan does not compute it.
   std::optional<double> balanceLoss = {};
 };
 
@@ -79,8 +79,8 @@ struct TensorUpdate {
   bool hasGradient = true; // false if every gradient so far was zero
 };
 
-// A line of OUT/updates.jsonl. A step has a line if its checkpoint or export was written in the
-// background.
+// A line of OUT/updates.jsonl. A step has a line if the host got a copy of its state, to write a
+// checkpoint or an export in the background.
 struct StepUpdates {
   int64_t step = 0;
   double lr = 0;

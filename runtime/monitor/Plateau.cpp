@@ -7,7 +7,7 @@ namespace lmc {
 
 static constexpr size_t kMostBlocks = 32, kLeastBlocks = 16;
 static constexpr size_t kWindows = 8; // a window is an eighth of the blocks
-// In standard errors. A plateau needs more to end than to begin, so that noise does not end it.
+// Numbers of standard errors. A plateau needs more to end than to begin, so noise does not end it.
 static constexpr double kCertain = 3, kCertainEnd = 5;
 
 using Block = PlateauState::Block;

@@ -1,9 +1,9 @@
 // Finds a plateau: a loss that no longer falls. It may begin at any time of a run.
 //
 // Losses follow a power law (arXiv 2001.08361): each doubling of the number of steps lowers the
-// loss by about the same fraction. So the mean of the latest eighth of the steps, `latest`, is
-// compared with the mean of the eighth before, `before`. A plateau begins when the fall is smaller
-// than `fall` times the loss, even with three standard errors s added:
+// loss by about the same fraction. Let `latest` be the mean loss of the latest eighth of the steps,
+// and `before` the mean loss of the eighth before. A plateau begins when the loss has fallen by
+// less than `fall` times `latest`, even with a margin of three standard errors s:
 //
 //   before - latest + 3 s < fall * latest
 //   s^2 = var(before) / n(before) + var(latest) / n(latest)
@@ -11,8 +11,8 @@
 // The plateau ends when before - latest > 5 s and before - latest >= fall * latest.
 //
 // Only the mean and the variance of each block of consecutive steps are kept. A block has 64 steps
-// at first. When there are 32 blocks, neighbours are merged in pairs, and the length doubles. The
-// loss is judged at the end of each block once there are 16.
+// at first. When there are 32 blocks, neighbours are merged in pairs, and the length doubles. From
+// 16 blocks on, the loss is judged at the end of each block.
 #pragma once
 
 #include <cstdint>

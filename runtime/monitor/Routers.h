@@ -8,17 +8,17 @@
 
 namespace lmc {
 
-// A layer's router in one step, summed over all micro-steps and ranks. The router chooses
-// num_experts_per_tok experts for each token. counts[e] is how often it chose expert e of E.
+// A layer's router in one step, over all micro-steps and ranks. The router chooses
+// num_experts_per_tok of E experts for each token. counts[e] is the number of choices of expert e.
 struct RouterRecord {
   int64_t layer = 0;
   std::vector<double> counts;
   double entropy = 0; // mean over tokens of -sum of p ln p, in nats: at most ln E
-  // The mean, over the micro-batches of all ranks, of E * (sum of f_e P_e over experts e). f_e is
-  // the number of choices of e per token, P_e its mean probability (Fedus et al. 2021, arXiv
-  // 2101.03961). It is num_experts_per_tok if all experts are equally busy.
+  // The mean of E * (sum of f_e P_e over experts e) over the micro-batches of all ranks. f_e is the
+  // number of choices of expert e per token. P_e is the mean probability of e (Fedus et al. 2021,
+  // arXiv 2101.03961). The mean is num_experts_per_tok if all experts are equally busy.
   double balanceLoss = 0;
-  // The share of choices after the first window (distributed.expert_capacity); absent: no windows.
+  // Share of choices computed after the first window of rows; absent if expert_capacity is 0.
   std::optional<double> late = {};
 
   // Return the shares of all choices that the most and the least busy expert got.

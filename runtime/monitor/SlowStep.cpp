@@ -40,7 +40,7 @@ std::optional<SlowStep> explainSlowStep(const StepTimes &step, const StepTimes &
     slow.causes.push_back({name, std::min(seconds, excess), std::move(text)});
   };
 
-  // The causes that were measured within the step come first.
+  // First come the causes whose time was measured within the step, such as waiting for data.
   double left = excess; // additional time that no wait explains
   auto addWait = [&](const char *name, double now, double before, const char *text) {
     if (now - before < kShare * excess)
@@ -64,7 +64,7 @@ std::optional<SlowStep> explainSlowStep(const StepTimes &step, const StepTimes &
   if (left >= kShare * excess) {
     const double stolen = machine.stolen - usualMachine.stolen;
     const double others = machine.otherCpu - usualMachine.otherCpu;
-    // With many processes on one processor, waits get longer, not more frequent: ownCpu shows them.
+    // Many processes on one processor make waits longer, not more frequent; then ownCpu is low.
     const bool takesTurns =
         machine.involuntary > 2 * usualMachine.involuntary + 10 ||
         (machine.involuntary > 10 && machine.ownCpu < kLessCpu * usualMachine.ownCpu);

@@ -39,10 +39,10 @@ struct SlowStep {
   std::string text() const;
 };
 
-// Explains a slow step; nullopt unless it took at least 1.5 times the usual time and 0.1 s
-// longer, as smaller differences can be noise. `usual` has the medians of earlier steps. `machine`
+// Explains a slow step. Returns nullopt unless the step took at least 1.5 times the usual time and
+// 0.1 s more: smaller differences can be noise. `usual` has the medians of earlier steps. `machine`
 // is the machine's use in a period that ends with the step and includes it. `usualMachine` is the
-// usual use in as long a period. `predicted` is the plan's estimate of a step in seconds; 0: none.
+// usual use in a period of that length. `predicted` is the plan's estimate in seconds; 0: none.
 std::optional<SlowStep> explainSlowStep(const StepTimes &step, const StepTimes &usual,
                                         const MachineUse &machine, const MachineUse &usualMachine,
                                         double predicted);
@@ -55,8 +55,8 @@ public:
 
   struct Found {
     SlowStep step;
-    // True if the user should be warned: the step took kWarnSeconds longer than usual, the last
-    // warning was kPause seconds ago, and the user does not see the cause anyway, such as a save.
+    // True if the step took kWarnSeconds longer than usual, kPause seconds have passed since the
+    // last warning, and the user does not see the cause anyway (for example a save).
     bool warns = false;
   };
 

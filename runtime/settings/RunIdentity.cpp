@@ -113,7 +113,7 @@ std::vector<SettingChange> compareSettings(const RunIdentity &before, const RunI
     auto found = identity.settings.find(key);
     return found == identity.settings.end() ? absent : found->second;
   };
-  // A default value that only one identity has (a new setting of lmc) is no change.
+  // A setting that only one identity has, with its default value, is new in lmc and no change.
   auto isNew = [](const RecordedSetting &unknown, const RecordedSetting &known) {
     return &unknown == &absent && known.origin == originName(SettingOrigin::Default);
   };
@@ -186,7 +186,7 @@ std::vector<SettingChange> undeclared(const std::vector<SettingChange> &changes,
     return std::ranges::any_of(declared,
                                [&](const std::string &name) { return covers(name, key); });
   };
-  // The default of a setting may follow a second setting, whose default follows a third, and so on.
+  // A setting's default may derive from a second setting, whose default derives from a third.
   auto isCovered = [&](const SettingChange *change) {
     for (size_t depth = 0; depth <= changes.size(); ++depth) {
       if (isDeclared(change->key))

@@ -10,7 +10,7 @@
 
 namespace lmc {
 
-// A setting whose value differs from that at an earlier start, or whose token files' contents do.
+// A setting that differs from an earlier start in its value, or in the contents of its token files.
 struct SettingChange {
   std::string key;         // "lr_schedule.lr"
   std::string from, to;    // the values at the earlier and at the later start, as texts
@@ -24,11 +24,11 @@ RunIdentity describeRun(const PlanFile &plan, const SettingTable &settings);
 // Returns a random identifier for RunIdentity::run.
 std::string drawRunId();
 
-// Returns the recorded `lmc-run --set` changes that a restart with `plan` repeats, in the form that
-// RunSettings::read() takes. A change is repeated only if the plan's own value is as before: an old
-// --set must not hide a new value in the TOML file. With `hasPosition`, also keeps the recorded
-// default of data.shuffle_block: the recorded position in the data is right only for its order of
-// tokens.
+// Returns the recorded `lmc-run --set` changes that a restart with `plan` makes again, in the form
+// that RunSettings::read() takes. A change is made again only if the plan still has the value that
+// it had then: an old --set must not hide a new value in the TOML file. With `hasPosition`, also
+// returns the recorded default of data.shuffle_block. The recorded position in the data is valid
+// only for the order of tokens with this block.
 std::vector<std::string> repeatedOverrides(const RunIdentity &before, const plan::Plan &plan,
                                            bool hasPosition);
 
@@ -42,15 +42,15 @@ std::vector<SettingChange> compareData(const RunIdentity &before, const RunIdent
 
 // Returns true if one of the changes alters the order of the training data.
 bool reordersData(const std::vector<SettingChange> &changes);
-// Returns true if the changes keep the order within a source. The setting `key` names its files.
+// Returns true if the changes keep the order within the source whose files the setting `key` names.
 bool keepsSource(const std::vector<SettingChange> &changes, std::string_view key);
 
-// Returns the changes of the identity that `declared` does not cover. An element covers a change if
-// it is the change's key or section, or covers the setting that the key's default follows.
+// Returns the changes with `identity` that no element of `declared` covers. An element covers the
+// setting or section that it names, and all settings whose defaults derive from these.
 std::vector<SettingChange> undeclared(const std::vector<SettingChange> &changes,
                                       const std::vector<std::string> &declared);
 
-// Returns an error if an element of `declared` is no setting or section. `before` may be null.
+// Error: an element of `declared` is no setting or section of `now`, nor of `before` (may be null).
 Result<void> checkDeclarations(const std::vector<std::string> &declared, const RunIdentity &now,
                                const RunIdentity *before);
 

@@ -82,7 +82,7 @@ struct RunPhase {
 // Returns the phases of a run that ends with step `totalSteps`. A run without phases has one.
 std::vector<RunPhase> phasesOf(const PlanFile &plan, uint64_t totalSteps);
 
-// Returns the number of the phase that trains step `step` + 1 or, if `isDone`, step `step`.
+// Returns the number of the phase of step `step` if `isDone` is true, else of step `step` + 1.
 size_t phaseAt(const std::vector<RunPhase> &phases, uint64_t step, bool isDone);
 
 } // namespace lmc

@@ -21,7 +21,7 @@ struct TimeLimit {
 // Returns the seconds since 1970-01-01 00:00 UTC.
 double unixSeconds();
 
-// The environment variable that gives a restarted child process the time limit, as textOf().
+// The environment variable with the time limit of a restarted child process, as textOf() writes it.
 inline constexpr const char *kTimeLimitVariable = "LMC_TIME_LIMIT";
 std::string textOf(const TimeLimit &limit); // "END SOURCE"
 
@@ -33,25 +33,25 @@ Result<double> parseDuration(std::string_view text);
 // Error: the time is in the year 2200 or later.
 Result<double> parseTime(const std::string &text);
 
-// Returns the earlier of two limits: `maxHours` after `began` (--max-hours, "": none), and
-// `deadline` (--deadline) or, without it, SLURM_JOB_END_TIME (in seconds;
-// https://slurm.schedmd.com/sbatch.html). If kTimeLimitVariable is set, only its limit counts.
+// Returns the earlier of two limits. One is `maxHours` (--max-hours; "": none) after `began`. The
+// other is `deadline` (--deadline) or, if that is empty, SLURM_JOB_END_TIME (in seconds;
+// https://slurm.schedmd.com/sbatch.html). If kTimeLimitVariable is set, returns its limit instead.
 // Error: an option is wrong, or its time has passed.
 Result<std::optional<TimeLimit>> findTimeLimit(const std::string &maxHours,
                                                const std::string &deadline,
                                                const Environment &environment, double began);
 
-// Estimates the seconds of a save before the first one: the maximum of the latest saves in
+// Estimates the seconds of a save before any was measured: the longest of the latest saves in
 // events.jsonl in `folder`; without saves, `bytes` / (100 MB/s), the speed of a hard disk.
 double expectedSaveSeconds(uint64_t bytes, const std::string &folder);
 
 // Decides whether the run must stop before the next step, so that it can save and end before its
 // limit. All times are in seconds.
 //
-// A step may begin if this sum is at most the time that is left. `step` is the longest of the
-// latest kLatestSteps steps, `save` of the latest kLatestSaves saves:
+// A step may begin if the time that is left is at least the sum below. `step` is the longest time
+// of the latest kLatestSteps steps, and `save` the longest time of the latest kLatestSaves saves:
 //
-//   (1 + number of enqueued steps) x step + other work after them + 2 x save + kEnd
+//   (1 + number of enqueued steps) x step + other work after these steps + 2 x save + kEnd
 class TimeBudget {
 public:
   static constexpr size_t kLatestSteps = 20, kLatestSaves = 5;
@@ -68,10 +68,10 @@ public:
   void stepped(double seconds);
   void saved(double seconds);
 
-  // Returns true if no further step may begin. `enqueued` is the number of enqueued steps,
-  // `besides` the estimated seconds of other work after the step.
+  // Returns true if no further step may begin. `enqueued` is the number of enqueued steps.
+  // `besides` is the estimated time of other work after the steps, in seconds.
   bool mustLeave(size_t enqueued, double besides) const;
-  // Returns true if time is left only for a save after `besides` seconds of a background save.
+  // Returns true if a save must begin now. Before it, a background save takes `besides` seconds.
   bool mustSave(double besides = 0) const;
 
   // Returns the seconds that must be left for a step to begin, if no other work follows it.

@@ -30,9 +30,9 @@ private:
 
 class Functions {
 public:
-  // Records every function of `plan`. With `profile`, run() waits for the function and adds its
-  // time. While observer->isRecording(), the observer runs the functions. Both may be null, and
-  // must outlive this object.
+  // Records every function of `plan`. If `profile` is set, run() waits for the function and adds
+  // its time to the profile. While observer->isRecording(), the observer runs the functions.
+  // `profile` and `observer` may be null, and must outlive this object.
   static Result<std::unique_ptr<Functions>> record(const PlanFile &plan, Device &device,
                                                    Profile *profile, FunctionObserver *observer);
 

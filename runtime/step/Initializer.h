@@ -9,8 +9,8 @@
 namespace lmc {
 
 // Computes elements [begin, begin + count) of `variable` in the dtype of its slice. An element
-// depends only on the initializer, the seed, the variable's name and its index. Error: the
-// initializer is None or CopyOf.
+// depends only on the initializer, the seed, the variable's name and the element's index. Error:
+// the initializer is None or CopyOf.
 Result<void> initialElements(const plan::Variable &variable, const plan::Slice &slice,
                              uint64_t seed, uint64_t begin, uint64_t count, void *out);
 

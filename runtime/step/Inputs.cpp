@@ -35,7 +35,7 @@ bool readsDocuments(const PlanFile &plan) {
   return hasDocumentMask(plan) || plan.findVariable(names::kPositions) >= 0;
 }
 
-// Returns an error if upload() does not know an input of the plan, which is then of a newer lmc.
+// Returns an error if upload() does not know an input of the plan: a newer lmc made such a plan.
 static Result<void> checkAllAreKnown(const PlanFile &plan) {
   for (const plan::Variable *variable : *plan->variables())
     if (const std::string_view name = variable->name()->string_view();

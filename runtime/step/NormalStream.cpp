@@ -8,7 +8,7 @@
 #include <cstddef>
 
 // Functions with this attribute also have an AVX2 version, with the same results. The loader
-// chooses one before a sanitizer is ready, so builds with a sanitizer have no such versions.
+// chooses a version before a sanitizer is ready, so a build with a sanitizer has only one version.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define LMC_VECTOR_CLONES __attribute__((target_clones("avx2", "default")))
 #else
@@ -50,7 +50,7 @@ static LMC_INLINE double toDouble(uint32_t x) {
 static LMC_INLINE double radius(uint32_t x) {
   double u = (toDouble(x) + 0.5) * 0x1p-32;
   uint64_t bits = std::bit_cast<uint64_t>(u);
-  // Adding the bits of 1 minus those of sqrt(1/2) raises the exponent if m would be above sqrt(2).
+  // The exponent of the sum is one higher if u's mantissa, in [1, 2), is at least sqrt(2).
   uint64_t shifted = bits + (0x3FF0000000000000ull - 0x3FE6A09E667F3BCDull);
   uint32_t exponent = static_cast<uint32_t>(shifted >> 52); // biased by 1023
   double m = std::bit_cast<double>((shifted & 0x000FFFFFFFFFFFFFull) + 0x3FE6A09E667F3BCDull);
@@ -135,7 +135,7 @@ void fillNormal(uint64_t seed, uint64_t stream, uint64_t begin, uint64_t count, 
                 T *out) {
   double tile[4 * kTileBlocks];
   uint64_t end = begin + count;
-  // Tiles begin at multiples of four elements, so elements of the first tile may be left out.
+  // A tile begins at a multiple of four elements, so the first tile may begin before `begin`.
   for (uint64_t start = begin / 4 * 4; start < end; start += 4 * kTileBlocks) {
     normalTile(seed, stream, start / 4, tile);
     uint64_t from = std::max(start, begin), to = std::min(start + 4 * kTileBlocks, end);

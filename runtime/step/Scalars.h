@@ -27,9 +27,9 @@ public:
   // Error: a scalar that the host reads or writes is neither f32 nor f64.
   static Result<std::unique_ptr<Scalars>> open(const PlanFile &plan, Device &device);
 
-  // Set values for the next upload(): of the scalar `name`; of all scalars with a setting; of all
-  // scalars whose Variable.step_value is `which`. For a parameter group, a learning rate `value` is
-  // multiplied by the group's lr_mult, in f64. Error: the host does not write such a scalar.
+  // Set values for the next upload(). setSettings() sets all scalars that have a setting.
+  // setStepValue() sets the scalars whose Variable.step_value is `which`; in a parameter group, it
+  // multiplies a learning rate by lr_mult, in f64. Error: the host does not write such a scalar.
   Result<void> set(std::string_view name, double value);
   Result<void> setSettings(const SettingTable &settings);
   void setStepValue(plan::StepValue which, double value);

@@ -35,7 +35,7 @@ Result<std::unique_ptr<Session>> Session::open(const PlanFile &job, size_t phase
   std::optional<PlanFile::Phase> own;
   if (!job.phases().empty()) {
     own = job.phases()[phase];
-    // The schedule of the last phase ends with the run.
+    // The last phase ends with the run, so training.train_iters sets its number of steps.
     const auto end = static_cast<uint64_t>(read->config.training.trainIters);
     if (phase + 1 == job.phases().size() && end > own->firstStep)
       own->steps = end - own->firstStep;
@@ -155,8 +155,8 @@ Result<std::optional<DamagedCheckpoint>> Session::start(const RunOptions &option
   return setState(init);
 }
 
-// A run's MFU uses the peak FLOP/s of the plan's device spec, unless the device's own peak differs
-// by more than this share: then it is another machine. A CPU's clock changes its peak by less.
+// A run's MFU uses the peak FLOP/s of the plan's device spec. If the device's own peak differs by
+// more than this share, the device is another machine, and the MFU uses its own peak.
 static constexpr double kSameMachine = 0.25;
 
 static void chooseSpecPeak(DeviceInfo &device, const plan::Plan &plan) {
@@ -187,7 +187,7 @@ Result<void> Session::startDevice(const RunOptions &options, int share,
   gemms = std::make_unique<GemmChoices>(options.measureGemms);
   const std::string cache = gemmCachePath();
   gemms->readCache(cache);
-  // A run that starts from another run's checkpoint makes that run's choices for matrix products.
+  // A run that starts from another run's checkpoint uses that run's choices for matrix products.
   if (checkpoint)
     gemms->readRun(gemmPath(std::filesystem::path(*checkpoint).parent_path().parent_path()));
   if (!options.out.empty())

@@ -1,4 +1,4 @@
-// A plan on a device, with its state: what training, evaluation and dumps all need.
+// Holds a plan, the device that runs it, and its state. Training, evaluation and dumps need them.
 #pragma once
 
 #include "runtime/checkpoint/Checkpoint.h"
@@ -21,7 +21,7 @@
 
 namespace lmc {
 
-// Makes the object that runs the functions of a loaded plan in place of the device.
+// Makes an observer, which itself runs the functions of a loaded plan while it records.
 using ObserverMaker =
     std::function<Result<FunctionObserver *>(const PlanFile &plan, const DeviceInfo &device)>;
 
@@ -36,10 +36,10 @@ public:
   Result<std::unique_ptr<DataSource>> openTrainData() const;
   Result<std::unique_ptr<DataSource>> openValidationData(const ValidationSettings &set) const;
 
-  // Prepares the device, and sets all variables: from the checkpoint if there is one, else from
-  // `init` if given, else from the initializers. All ranks call it together. The object that
-  // `observer` (may be empty) makes must outlive the session. Returns the checkpoint if it is
-  // damaged; then the session must not be used.
+  // Prepares the device and sets all variables. The values come from the checkpoint; without one,
+  // from `init`; if `init` is empty, from the initializers. All ranks must call it together. If
+  // `observer` is not empty, the object that it makes must outlive the session. If the checkpoint
+  // is damaged, returns it; then the session must not be used.
   Result<std::optional<DamagedCheckpoint>>
   start(const RunOptions &options, const std::string &init, const ObserverMaker &observer = {});
 
@@ -71,7 +71,7 @@ public:
 
 private:
   Session(World &world) : world(world) {}
-  // `share` is the number of CPUs that this rank gets of its host; 0: it is the only rank.
+  // `share` is the number of the host's CPUs that this rank may use; 0: it is the only rank.
   Result<void> startDevice(const RunOptions &options, int share, const ObserverMaker &observer);
   Result<std::unique_ptr<DataSource>> openData(const char *key, std::vector<SourceOptions> sources,
                                                bool shuffle) const;

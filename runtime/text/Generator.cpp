@@ -117,11 +117,11 @@ Generator::generate(const std::vector<std::vector<int32_t>> &prompts,
   const uint64_t rowsOfRank = plan->batch()->micro_batch_size();
   const uint64_t vocabulary = plan->model()->vocab_size();
   const auto ranks = static_cast<uint64_t>(world.size());
-  // Per prompt: End + 1, then each new id + 1, then zeros. Other ranks' prompts have only zeros.
+  // Each prompt has `width` numbers: End + 1, then each new id + 1; zeros if it is another rank's.
   const uint64_t width = options.maxNewTokens + 1;
   std::vector<double> found(prompts.size() * width);
   for (size_t done = 0; done < prompts.size(); done += rowsOfRank * ranks) {
-    // Of the next prompts, rank 0 has the first `rowsOfRank`, rank 1 the following, and so on.
+    // Each rank continues up to `rowsOfRank` prompts at a time, from `first` on.
     const size_t first = done + static_cast<size_t>(world.rank()) * rowsOfRank;
     std::vector<Row> rows;
     for (size_t p = first; p < std::min(first + rowsOfRank, prompts.size()); ++p)

@@ -25,9 +25,9 @@ struct SamplingOptions {
 // Returns a number in [0, 1): the upper 53 bits of XXH64(`place`) with the seed, times 2^-53.
 double uniformAt(uint64_t seed, std::span<const uint64_t> place);
 
-// Chooses the next token from the logits [vocab]; nullopt if a logit is NaN or infinite. At
-// temperature 0 it is the first id with the largest logit. Otherwise the random number `uniform`,
-// in [0, 1), selects the id from softmax(logits / temperature), restricted by topP.
+// Chooses the next token from the logits [vocab]. Returns nullopt if a logit is NaN or infinite. At
+// temperature 0, chooses the first id with the largest logit. Otherwise the random number
+// `uniform`, in [0, 1), selects from softmax(logits / temperature), by top-p sampling with topP.
 std::optional<uint32_t> chooseToken(std::span<const float> logits, const SamplingOptions &options,
                                     double uniform);
 
@@ -53,10 +53,10 @@ public:
   static Result<std::unique_ptr<Generator>>
   open(const PlanFile &plan, Device &device, Functions &functions, Inputs &inputs, World &world);
 
-  // Continues `prompts`: lists of ids, each not empty and with room for maxNewTokens more ids in a
-  // sequence. All ranks call it together, with equal arguments, and get all results. The number of
-  // ranks and MBS change only the rounding. Returns nullopt if `stopRequested` becomes true on a
-  // rank. Overwrites the inputs of a micro-step.
+  // Continues `prompts`, which are lists of ids. No prompt may be empty. A prompt and maxNewTokens
+  // more ids must fit in a sequence. All ranks call it together, with equal arguments, and get all
+  // results. The number of ranks and MBS change only the rounding. Returns nullopt if
+  // `stopRequested` becomes true on a rank. Overwrites the inputs of a micro-step.
   Result<std::optional<std::vector<Continuation>>>
   generate(const std::vector<std::vector<int32_t>> &prompts, const GenerateOptions &options,
            const std::function<bool()> &stopRequested);

@@ -8,8 +8,8 @@
 
 namespace lmc {
 
-// Returns the ids that stand before each document: those that begin one or, if the file does not
-// start with these, the id that ends one.
+// Returns the ids that stand before each document. These are the tokenizer's ids that begin a
+// document, if the file starts with them; else the id that ends a document.
 static Result<std::vector<int32_t>> idsBefore(const TokenFile &file, const Tokenizer *tokenizer,
                                               int32_t endOfDocument) {
   std::vector<uint32_t> begin;

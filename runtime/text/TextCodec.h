@@ -16,9 +16,9 @@ namespace lmc {
 
 class TextCodec {
 public:
-  // Uses the tokenizer beside the token file `tokens`; without one, tokens are bytes. If the file
-  // does not name the id that ends a document, uses `endOfDocument` (-1: none). Error: there is no
-  // tokenizer, and tokens are not bytes.
+  // Uses the tokenizer beside the token file `tokens`. Without a tokenizer, each token must be a
+  // byte. `endOfDocument` ends a document if the file names no such id; -1: none. Error: there is
+  // no tokenizer, and tokens are not bytes.
   static Result<TextCodec> open(const std::string &tokens, DataFormat format,
                                 int32_t endOfDocument);
 

@@ -18,9 +18,9 @@ namespace lmc {
 // All ranks call the same functions. Rank 0 reads the prompts and writes the results.
 class TextGeneration {
 public:
-  // Reads the prompts, and opens OUT/generated.jsonl; moves the lines of later steps to undone/.
-  // The tokenizer is beside the training data `data`. Returns null if the job has no prompts. An
-  // Error, for example: a prompt has an id beyond the vocabulary, or it and max_new_tokens more ids
+  // Reads the prompts and opens OUT/generated.jsonl. Moves its lines of later steps to undone/. The
+  // tokenizer is beside the training data `data`. Returns null if the job has no prompts. Errors,
+  // for example: a prompt has an id beyond the vocabulary, or a prompt and max_new_tokens more ids
   // do not fit in a sequence.
   static Result<std::unique_ptr<TextGeneration>> open(Session &session, const DataSource &data,
                                                       RunDirectory &directory, Console &console,

@@ -84,7 +84,7 @@ uint64_t WeightComparison::position() const {
 
 namespace {
 
-// Memory ranges that are read together from the device, and the function that uses their bytes.
+// Memory ranges of the device that are read together. `use` then works on their contents.
 struct Piece {
   std::vector<ArenaRange> ranges;
   std::function<void(const std::vector<const char *> &)> use; // the data of each range
@@ -247,8 +247,8 @@ Result<std::vector<WeightDifference>> WeightComparison::compare() {
       wrong[w] = *rounded ? 0 : 1;
     }
   }
-  // Ranks first compare summaries, as there may be thousands of ranks. A summary has the number of
-  // wrong copies and, for each number of parts, a hash of all hashes.
+  // There may be thousands of ranks, so they first compare summaries. A summary has the number of
+  // wrong copies, and one hash over the hashes of all tensors with the same number of parts.
   std::map<uint64_t, std::vector<uint64_t>> byParts; // number of parts -> hashes
   for (size_t w = 0; w < weights.size(); ++w)
     byParts[partsOf(*plan, *weights[w].variable)].push_back(hashes[w]);

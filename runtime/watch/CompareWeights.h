@@ -1,8 +1,8 @@
 // Finds weights that were damaged without an error, for example by faulty memory.
 //
-// Ranks that hold the same part of a parameter or a compute copy must have the same bits, because
-// they apply the same updates. A compute copy must have the bits of its rank's master weights,
-// rounded. A weight without a second copy is not checked.
+// Ranks that hold the same part of a parameter or of a compute copy apply the same updates to it,
+// so they must have equal bits. A compute copy must also be equal to its rank's master weights,
+// rounded to the copy's dtype. A weight that exists only once is not checked.
 //
 // A rank reads its weights from the device once, and hashes each tensor (XXH3, 64 bits).
 #pragma once
@@ -20,7 +20,7 @@ namespace lmc {
 struct WeightDifference {
   std::string tensor;
   // The ranks whose bits differ from the majority's, ascending; all ranks if there is no majority.
-  // With `beside`: the ranks whose copy differs from its master.
+  // If `beside` is true: the ranks on which the copy differs from its master.
   std::vector<int> ranks;
   bool beside = false; // true if a copy differs from its master on the same rank
 };

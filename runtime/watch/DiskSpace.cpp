@@ -64,7 +64,7 @@ Result<DiskNeed> diskNeed(const Session &session, const RunOptions &options,
     if (phase.lastStep > step && phase.lastStep < totalSteps &&
         multiplesIn(phase.lastStep - 1, phase.lastStep, settings.checkpointInterval) == 0)
       ++need.saves;
-  // Later saves remove neither the best checkpoint nor those at multiples of keep_every steps.
+  // Later saves do not remove the best checkpoint or checkpoints at multiples of keep_every.
   if (settings.config.checkpoint.keepEvery > 0 && settings.checkpointInterval > 0)
     need.kept =
         multiplesIn(step, totalSteps - 1,

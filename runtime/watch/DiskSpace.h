@@ -20,15 +20,15 @@ struct DiskNeed {
   uint64_t exportBytes = 0, exports = 0; // bytes of one; number of exports to come
   uint64_t logs = 0;                     // bytes of metrics.jsonl for the steps to come
 
-  // Returns the number of bytes that the next saves add. With a limit `keep`, at most `keep` + 1
-  // checkpoints exist at a time. With `keep` = 0, the next two saves count.
+  // Returns the number of bytes that the next saves add. If `keep` > 0, these are the saves until
+  // `keep` + 1 checkpoints exist. If `keep` is 0, these are the next two saves.
   uint64_t forSaves() const;
   // Returns the number of bytes that the rest of the run adds, without checkpoints that it removes.
   uint64_t forJob() const;
 };
 
-// Returns the space that a run still needs after `step` of `totalSteps` steps. An export counts as
-// large as the master weights. With several ranks, one more export counts.
+// Returns the space that a run still needs after `step` of `totalSteps` steps. Assumes that an
+// export is as large as the master weights. With several ranks, adds the size of one more export.
 Result<DiskNeed> diskNeed(const Session &session, const RunOptions &options,
                           const std::vector<RunPhase> &phases, uint64_t step, uint64_t totalSteps);
 

@@ -27,12 +27,12 @@ public:
   void ok(const std::string &check, const std::string &text);
   void warning(const std::string &check, const std::string &text);
   void error(const std::string &check, const std::string &text);
-  // Adds a finding. Skips it if the text of another one of its severity ends with its text.
+  // Adds `finding`, unless another finding of its severity has a text that ends with finding.text.
   void add(Finding finding);
 
   bool has(Severity severity) const;
   const std::vector<Finding> &all() const { return list; }
-  // Returns Success without any Error; DoesNotFit if every Error has `doesNotFit`; else UserError.
+  // Returns Success if there is no Error; DoesNotFit if all have `doesNotFit`; else UserError.
   ExitCode code() const;
 
   // Adds the other ranks' findings, except Ok ones. All ranks of `group` must call it together.

@@ -43,7 +43,7 @@ std::unique_ptr<HangWatch> watchLoneRank(Progress &progress, const StallLimits &
     }
     const std::string text = fmt::format("error: {}; start again to go on", hang.text());
     report("lmc-run: " + text, errors);
-    // Another thread writes to the logs: if their disk hangs, this thread still ends the process.
+    // Another thread writes to the logs. If their disk hangs, only that thread waits.
     std::thread([&log, hang, text] {
       record(hang, text, log);
       log.event("exit", {{"code", static_cast<int>(ExitCode::Failure)},

@@ -1,4 +1,4 @@
-// Watches the loss and the gradient norm, by Guard (monitor/Guard.h) with the settings [guard].
+// Watches the loss and the gradient norm with a Guard (monitor/Guard.h) and the settings [guard].
 #include "runtime/watch/Watch.h"
 
 #include <fmt/format.h>

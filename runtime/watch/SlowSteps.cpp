@@ -40,7 +40,7 @@ public:
     if (began == moments.end())
       return {};
     const auto next = std::next(began);
-    // The next step may have begun before this report. Otherwise, this step ends now.
+    // If the next step has begun already, this step ended at that moment. Otherwise, it ends now.
     const Moment end = next != moments.end() ? *next : Moment{0, steadySeconds(), progress.sums()};
     StepTimes times;
     times.seconds = std::max(0.0, end.time - began->time - record.validationSeconds);

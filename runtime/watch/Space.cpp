@@ -18,7 +18,7 @@ public:
       : session(run.session), out(run.out), totalSteps(run.totalSteps) {}
 
   // Warns if the disk lacks room for this save, the next save, and the exports up to the next save.
-  // Warns again only if there was enough room at a save in between.
+  // After a warning, warns again only once a save has found enough room.
   WatchFindings saving() override {
     const TrainSettings &settings = session.settings;
     const uint64_t step = session.progress.step;

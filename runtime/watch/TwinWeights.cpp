@@ -21,7 +21,7 @@ public:
     return {};
   }
 
-  // Returns the step after the latest comparison without differences: later states may be damaged.
+  // Returns the step after the latest comparison that found no difference, or nullopt.
   std::optional<uint64_t> suspectSince() const override {
     return equal.empty() ? std::nullopt : std::optional(equalStep() + 1);
   }

@@ -14,8 +14,8 @@ namespace lmc {
 
 using plan::VariableKind;
 
-// If norm(old weights) / norm(update) is below this number, the norm of the old weights may be only
-// a rounding error: of f32 weights (kRounding), or of 8-bit moments (kCodeRounding).
+// Below this ratio of norm(old weights) to norm(update), norm(old weights) may be only a rounding
+// error. kCodeRounding is for parameters with 8-bit moments, and kRounding for all others.
 static constexpr double kRounding = 1e-5, kCodeRounding = 0.1;
 
 namespace {
@@ -55,7 +55,7 @@ static bool matches(const SnapshotPart &part, const SnapshotPart &weights, uint6
          a.columns * own == b.columns * width && a.pitch * own == b.pitch * width;
 }
 
-// Adds up the sums over each contiguous range of elements.
+// Returns the sums over all elements of the part, one contiguous range after the other.
 template <typename T>
 static UpdateSums plainSums(const ParameterParts &parts, const AdamWStep &step) {
   const HeldPart &written = parts.weights->tensor.written;

@@ -15,7 +15,7 @@ void UpdateSums::add(const UpdateSums &more) {
   moment1 += more.moment1;
 }
 
-// Vector instructions need -fno-math-errno (layer.cmake) and OpenMP's free order of sums.
+// Vectorisation needs -fno-math-errno (layer.cmake) and OpenMP's permission to reorder the sums.
 template <typename T>
 UpdateSums updateSums(const AdamWStep &step, bool decays, const T *weights, const T *moment1,
                       const T *moment2, uint64_t count) {

@@ -1,16 +1,16 @@
 // Computes the update of a tensor by a step of AdamW, on the host, from the state after the step.
 //
-// Let w, m and v be a weight and its moments after the step, r the learning rate, d the weight
-// decay, c1 and c2 the bias corrections. The step was (lm.adamw in dialects/lm/LmOps.td)
+// Let w, m and v be a weight and its two moments after the step. Let r be the learning rate, d the
+// weight decay, and c1 and c2 the bias corrections. The step was (lm.adamw in dialects/lm/LmOps.td)
 //
-//   a = r / c1 * m / (sqrt(v) / sqrt(c2) + eps),   w = w' (1 - r d) - a,
+//   q = r / c1 * m / (sqrt(v) / sqrt(c2) + eps),   w = w' (1 - r d) - q,
 //
-// so the weight before the step and the update are
+// so the weight w' before the step and the update u are
 //
-//   w' = (w + a) / (1 - r d),   u = w' - w = a + r d w'.
+//   w' = (w + q) / (1 - r d),   u = w' - w = q + r d w'.
 //
 // These formulas are computed in f64. With f32 weights, the error of w' is about the rounding error
-// of w. With 8-bit moments, which are rounded after the step, the error of `a` is a few percent.
+// of w. With 8-bit moments, which are rounded after the step, the error of q is a few percent.
 #pragma once
 
 #include "runtime/settings/Settings.h"

@@ -1,13 +1,13 @@
 // Watches for tensors whose updates are out of range.
 //
 // A tensor is out of range if one of its weights or updates is not finite. From the first judged
-// step on, it is also out of range if its gradients were always zero. From then on, a matrix is out
-// of range if its update ratio (Metrics.h) is above a limit L (guard.update_ratio).
+// step on, it is also out of range if all its gradients were zero. A matrix is then also out of
+// range if its update ratio (Metrics.h) is above a limit L (guard.update_ratio).
 //
-// The first judged step comes after the warm-up, and is at least step 5 / L. Before it, a matrix is
-// out of range only if its ratio is above 10: its initial weights are then far too small. Adam
-// changes a weight by up to the learning rate in each of the first steps, whatever the gradient. So
-// a matrix that starts at zero has a ratio of up to 2 / n after n steps of a linear warm-up.
+// The first judged step is after the warm-up, and its number is at least 5 / L. Before it, the
+// limit of a matrix is 10: above 10, its initial weights are far too small. In the first steps,
+// Adam changes a weight by up to the learning rate, whatever the gradient. So a matrix that starts
+// at zero has a ratio of up to 2 / n after n steps of a linear warm-up.
 #pragma once
 
 #include "runtime/watch/Watch.h"

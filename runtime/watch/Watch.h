@@ -46,7 +46,7 @@ class Watch {
 public:
   virtual ~Watch() = default;
 
-  // Are called at the start: the first for new random weights, the second for a changed setting.
+  // Are called at the start, if the weights are new and random, or if a setting has changed.
   virtual void expectFreshWeights() {}
   virtual void expectChange() {}
   // stateKey() names the watch's state in a checkpoint; nullptr: there is none. state() returns all
@@ -89,7 +89,7 @@ public:
   // Makes the watches that have something to watch. All ranks call it together.
   static Result<Watches> open(const WatchedRun &run);
 
-  // Calls a function of each watch, as in ask(&Watch::settled, record).
+  // Calls the function `question` of each watch, for example ask(&Watch::settled, record).
   template <typename... Parameters, typename... Arguments>
   WatchFindings ask(WatchFindings (Watch::*question)(Parameters...), const Arguments &...about) {
     WatchFindings all;
@@ -98,7 +98,7 @@ public:
         all.push_back(std::move(finding));
     return all;
   }
-  // Does the same without results, as in tell(&Watch::begins, step).
+  // Calls the function `event` of each watch, for example tell(&Watch::begins, step).
   template <typename... Parameters, typename... Arguments>
   void tell(void (Watch::*event)(Parameters...), const Arguments &...about) {
     for (const auto &watch : list)
@@ -124,7 +124,7 @@ Result<std::unique_ptr<Watch>> makeWatch(Arguments &&...arguments) {
 }
 inline Result<std::unique_ptr<Watch>> noWatch() { return std::unique_ptr<Watch>(); }
 
-// Each function makes a watch; null if there is nothing to watch. It may fail on some ranks only.
+// Each function makes a watch, or null if there is nothing to watch. An Error may be on some ranks.
 #define LMC_WATCH(NAME) Result<std::unique_ptr<Watch>> NAME(const WatchedRun &run);
 #include "runtime/watch/Watches.def"
 #undef LMC_WATCH

@@ -24,7 +24,7 @@ void Occurrences::add(uint64_t times, const DocumentName &document) {
     return;
   count += times;
   ++documents;
-  // Only documents that are among the first kPlaces so far need a place.
+  // A document needs a place only if it is among the first kPlaces documents added so far.
   if (first.size() < Finding::kPlaces || document.ordinal < first.rbegin()->first)
     add({0, 0, {{document.ordinal, document.text()}}});
 }
@@ -56,7 +56,7 @@ public:
   Counts counts;
 
   void add(std::string_view piece) {
-    // The first two bytes of a piece may end a character that began in the piece before it.
+    // A character that began in the previous piece may end in the first two bytes of this piece.
     for (size_t i = 0; i < std::min<size_t>(piece.size(), 2); ++i)
       addBytes(piece[i]);
     if (piece.size() <= 2)
@@ -128,7 +128,7 @@ struct Audit::State {
   explicit State(DocumentReceiver &next) : next(next) { XXH3_64bits_reset(hash); }
   ~State() { XXH3_freeState(hash); }
 
-  // Returns the places of the current document and of an earlier one with its text; "" if none.
+  // If an earlier document has the same text, returns "PLACE repeats EARLIER PLACE"; else "".
   std::string repeats(uint64_t at) {
     const uint64_t key = XXH3_64bits_digest(hash);
     const DocumentKey document{files.size() - 1, at};

@@ -68,8 +68,8 @@ public:
   // Creates FOLDER/texts, to which save() appends. Before save(), call this or resume().
   Result<void> keepIn(const std::string &folder);
   Result<Saved> save();
-  // Continues from `saved` and FOLDER/texts, both of an interrupted process. `before`: the files
-  // that it had read completely. Error: FOLDER/texts has fewer texts than `saved` counts.
+  // Continues an interrupted process from its `saved` and FOLDER/texts. `before` lists the files
+  // that this process had read completely. Error: FOLDER/texts has fewer texts than `saved` counts.
   Result<void> resume(const std::string &folder, const Saved &saved,
                       const std::vector<std::pair<std::string, InputFormat>> &before);
 

@@ -1,4 +1,4 @@
-// The commands of lmc-data. Each function adds a command, and returns it with what runs it.
+// Each function adds a command of lmc-data. It returns the command and the function that runs it.
 #pragma once
 
 #include "runtime/data/TokenFile.h"
@@ -33,8 +33,8 @@ Result<void> inspectCheckpoint(const std::string &path, bool verify, bool json);
 // the file's table of documents. Without a table, guesses the id of GPT-2 or of Llama 3.
 std::optional<uint32_t> separatorOf(const TokenFile &file, std::optional<uint32_t> given);
 
-// Adds an option whose value parse(text) returns as a Result. If parse() fails, the error is its
-// message after "NAME=TEXT: ". `target` must live until the command line is parsed.
+// Adds an option. parse(text) returns the option's value as a Result. An error of parse() gets the
+// prefix "NAME=TEXT: ". `target` must live until the command line is parsed.
 template <typename Parse, typename Target>
 void addParsedOption(Command &command, const std::string &name, const std::string &placeholder,
                      Parse parse, Target &target, const std::string &description) {

@@ -125,7 +125,7 @@ Result<Summary> summarise(const TokenFile &file, std::optional<uint32_t> givenEo
   } else if (!ends.empty()) {
     if (ends.back() != file.size())
       ends.push_back(file.size());
-    // A file may have the separator before each document. Then its first token ends no document.
+    // A file may begin with a separator. This first separator ends no document.
     uint64_t begin = 0;
     for (uint64_t end : ends) {
       if (!(begin == 0 && end == 1))
@@ -228,7 +228,7 @@ void printJson(const TokenFile &file, const Summary &summary) {
   for (size_t i = 0; i < std::min(kMostFrequent, summary.counts.size()); ++i)
     json["most_frequent"].push_back(
         {{"id", summary.counts[i].first}, {"count", summary.counts[i].second}});
-  // The file's name may be invalid UTF-8, for which dump() would throw an exception.
+  // The file's name may be invalid UTF-8. Without `replace`, json.dump() would throw an exception.
   fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 

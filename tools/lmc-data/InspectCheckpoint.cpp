@@ -114,7 +114,7 @@ void printCheckpointJson(const CheckpointFolder &checkpoint, const Weights &weig
   json["skipped"] = nlohmann::ordered_json::array();
   for (const DamagedCheckpoint &newer : checkpoint.skipped)
     json["skipped"].push_back({{"path", newer.path}, {"fault", newer.fault}});
-  // A path may be invalid UTF-8, for which dump() would throw an exception.
+  // A path may be invalid UTF-8. Without `replace`, json.dump() would throw an exception.
   fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 

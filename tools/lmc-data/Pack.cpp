@@ -91,7 +91,7 @@ public:
     }
     size_t body = piece.find_last_not_of(end) + 1; // 0 if there are only end-of-document ids
     if (body > 0) {
-      // The document goes on after the `held` end-of-document ids, so they are inside it.
+      // Text follows the `held` end-of-document ids, so these ids are inside the document.
       inside += held + std::count(piece.begin(), piece.begin() + body, end);
       for (; held > 0; --held)
         LMC_TRY(pass({&end, 1}));
@@ -288,7 +288,7 @@ private:
   bool toTraining = false, toValidation = false; // true if a part of the document went to the file
 
   TokenOutput &current() {
-    // Documents that were added to a file between the two readings go to training.
+    // The training file gets documents that were added to an input between the two readings.
     bool held = at.document < split.documents.size() && split.documents[at.document];
     return held ? validation : training;
   }
@@ -464,7 +464,7 @@ public:
     paths.push_back(options.output);
     if (!options.validation.empty())
       paths.push_back(options.validation);
-    // EdgeCleaner removes the byte `cleaned`; with a tokenizer, EncodedDocuments removes ids.
+    // With a tokenizer, EdgeCleaner removes no byte: EncodedDocuments removes end-of-document ids.
     cleaned = this->packing.tokenizer ? kNoEod : endOfDocument(this->packing);
   }
 
@@ -633,7 +633,7 @@ private:
   // Writes the rest of a file, after all documents were received.
   Result<void> complete(TokenOutput &output) const {
     LMC_TRY(output.flush());
-    // Megatron's preprocess_data.py --append-eod also writes this token after the last document.
+    // As in Megatron's preprocess_data.py --append-eod, this token also follows the last document.
     if (options.megatron && packing.borders.between && output.file().documents() > 0)
       return output.file().append({&*packing.borders.between, 1});
     return {};

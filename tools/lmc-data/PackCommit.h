@@ -20,14 +20,14 @@ struct FinishedPack {
 
 using PartialFolders = std::vector<std::shared_ptr<PartialFolder>>;
 
-// Gives the complete files of a pack their final names, and removes the folders. A record of the
-// renames is in the first folder. After an Error, completePack() can do the rest.
+// Gives the complete files of a pack their final names, and then removes `folders`. Records the
+// renames in the first folder, so that completePack() can do the rest after an Error.
 Result<void> commitPack(const PartialFolders &folders, const std::vector<Rename> &renames,
                         const FinishedPack &pack);
 
-// Completes a commitPack() that was interrupted and has a record in `folder`. Empties the folder.
-// Leaves a file as it is if another pack has written it since. Returns nullopt if there is no
-// record. Errors: publish() fails, or the record is damaged.
+// Completes an interrupted commitPack() from its record in `folder`, and empties the folder. Does
+// not rename a file that another pack has written after the interruption. Returns nullopt if there
+// is no record. Errors: publish() fails, or the record is damaged.
 Result<std::optional<FinishedPack>> completePack(PartialFolder &folder);
 
 } // namespace lmc

@@ -12,23 +12,23 @@
 
 namespace lmc {
 
-// A line that cannot be written is kept, as by AppendFile.
+// Lines that cannot be written are kept in memory and written later (AppendFile.h).
 class LineFile {
 public:
   // Opens or creates the file `path`. The first write completes an incomplete last line.
   static Result<LineFile> open(const std::string &path);
 
-  // As open(), for a file with one JSON object per step. The run continues after step `lastStep`,
-  // so the lines of later steps, and an incomplete last line, move to the folder that `undone`
-  // returns. If the process is killed meanwhile, no line is lost.
+  // Opens or creates a file with one JSON object per step. The run continues after step `lastStep`.
+  // Lines of later steps, and an incomplete last line, move to the folder that `undone` returns. If
+  // the process is killed meanwhile, no line is lost.
   static Result<LineFile> openAfter(const std::string &path, int64_t lastStep,
                                     const std::function<Result<std::string>()> &undone);
 
   // Writes `line` and a newline, as AppendFile::write() does.
   Result<void> write(std::string_view line);
 
-  // As write(). Returns a warning if this is the first of several lines that cannot be written;
-  // else "". `what` says in the warning what the lines are: "generated texts".
+  // Writes `line` and a newline. Returns a warning if this fails and the previous line was written;
+  // else "". The warning calls the lines `what`, for example "generated texts".
   std::string writeOrWarn(std::string_view line, const char *what);
   // Returns true if the latest writeOrWarn() could not write its line.
   bool isBehind() const { return behind; }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kMaximumVocabularyBytes = 256 << 20;
 
-// The border token of a place: unknown (`given` is false), none (`id` is not set), or `id`.
+// A source's answer about a border token: unknown (`given` is false), none (no `id`), or `id`.
 struct Answer {
   bool given = false;
   std::optional<uint32_t> id;
@@ -41,8 +41,8 @@ Result<Answer> answerOfUser(const Tokenizer &tokenizer, const char *option,
   return Answer{true, static_cast<uint32_t>(std::stoul(text))};
 }
 
-// Looks in the files beside the tokenizer for the token `key`, such as "bos_token". The answer is
-// "none" if `adds` ("add_bos_token"; "": no such key) is false in a file.
+// Looks for the token `key`, such as "bos_token", in the files beside the tokenizer. The answer is
+// "none" if a file sets the key `adds`, such as "add_bos_token", to false. `adds` may be "".
 Result<Answer> answerOfFiles(const Tokenizer &tokenizer, const std::string &folder,
                              const std::string &key, const std::string &adds) {
   for (const char *name : {"tokenizer_config.json", "special_tokens_map.json"}) {
@@ -83,8 +83,8 @@ Result<DocumentTokens> documentTokens(const Tokenizer &tokenizer, const std::str
     *end = {true, tokenizer.endOfDocument()};
   if (!begin->given && tokenizer.beginOfDocument())
     *begin = {true, tokenizer.beginOfDocument()};
-  // If no bos is known, none is written in two cases: the tokenizer itself adds tokens before a
-  // document, or a tokenizer_config.json exists but names no bos_token.
+  // If the bos token is unknown, none is written in two cases: the tokenizer itself adds tokens
+  // before a document, or tokenizer_config.json exists but names no bos_token. Else it is an error.
   if (!begin->given && (!tokenizer.before().empty() || hasConfig))
     begin->given = true;
   if (!end->given || (!eod && !end->id))
@@ -107,7 +107,7 @@ Result<DocumentTokens> documentTokens(const Tokenizer &tokenizer, const std::str
   };
   if (begin->id && begin->id != end->id && !has(tokens.before, begin->id))
     tokens.before.insert(tokens.before.begin(), *begin->id);
-  // If the tokenizer itself adds the end-of-document token to documents, it is not written again.
+  // `between` stays empty if the tokenizer itself adds the end-of-document token to documents.
   if (!has(tokens.before, end->id) && !has(tokens.after, end->id))
     tokens.between = end->id;
   return tokens;

@@ -15,13 +15,13 @@ struct DocumentTokens {
   std::optional<uint32_t> endOfDocument; // `between`, or one of `after` or `before`
 };
 
-// Finds the border tokens of the tokenizer in the file `path`. `bos` and `eod` are what the user
-// gave: a token, an id (digits only) or "none". If they are not set, tokenizer_config.json and
+// Finds the border tokens of the tokenizer in the file `path`. `bos` and `eod` are the user's
+// options: a token, an id (digits only) or "none". Without an option, tokenizer_config.json and
 // special_tokens_map.json beside the tokenizer decide. If these say nothing, the tokenizer decides.
 //
-// With "none", or "add_bos_token": false in a file, the tokens that the tokenizer itself would add
-// there are left out. A bos that equals the eod is not written. Error: nothing says which token
-// ends or begins a document, or the vocabulary does not have the token.
+// A tokenizer may itself add tokens before and after a document. Those are left out where the
+// option is "none"; those before it, if a file has "add_bos_token": false. A bos that equals the
+// eod is not written. Error: the begin or end token is not known, or is not in the vocabulary.
 Result<DocumentTokens> documentTokens(const Tokenizer &tokenizer, const std::string &path,
                                       const std::optional<std::string> &bos,
                                       const std::optional<std::string> &eod);

@@ -15,15 +15,15 @@ enum class InputFormat { Text, JsonLines, Parquet };
 
 // Returns the format of "text", "jsonl" or "parquet". Error: another name.
 Result<InputFormat> parseInputFormat(std::string_view name);
-// Returns the format that the ending of a path implies: .jsonl, .ndjson or .txt, also with .gz or
-// .zst, or .parquet; nullopt for any other ending.
+// Returns the format that the ending of a path implies; nullopt if it implies none. The endings are
+// .jsonl, .ndjson and .txt, each also followed by .gz or .zst, and .parquet.
 std::optional<InputFormat> formatOfName(const std::string &path);
 
 // The maximum bytes of a document for a tokenizer, which needs the whole document in memory.
 inline constexpr uint64_t kMaximumDocument = 1 << 30;
 
 struct DocumentOptions {
-  // nullopt: the format that the file's name implies, or text if it implies none.
+  // If not set, the file's name implies the format; if the name implies none, it is text.
   std::optional<InputFormat> format = std::nullopt;
   std::string separator = "\f"; // ends each document of a text; "": one document per file
   std::string field = "text";   // field of JSON, or column of Parquet, with the text
@@ -65,9 +65,9 @@ struct DocumentReceiver {
 
 InputFormat formatOf(const std::string &path, const DocumentOptions &options);
 
-// Reads the documents of one file (which may be compressed) or of standard input, from the place
-// `from` on. The end of the file ends the last document, unless a separator has just ended it.
-// Errors name the file and, if possible, the line, column or byte.
+// Reads the documents of one file (which may be compressed) or of standard input, from `from` to
+// the end. The last document ends with the file, or with a separator at the end of the file. Errors
+// name the file and, if possible, the line, column or byte.
 Result<void> readDocuments(const std::string &path, const DocumentOptions &options,
                            DocumentReceiver &receiver, Progress &progress,
                            const DocumentPlace &from = {});

@@ -13,9 +13,9 @@ namespace lmc {
 // note on stderr names the other files. A pattern with '*', '?' or '[' stands for the sorted paths
 // that it matches. "-" is standard input.
 //
-// Errors: a path is missing, cannot be opened, is no file (a pipe needs its own path) or is given
-// twice; a folder has no file whose name implies a format, or has a link back to itself; standard
-// input has no format; or a .json, .csv or .tsv file would be read as plain text.
+// Errors of a path: it is missing, cannot be opened, is given twice, or is no file (nor a pipe that
+// the user names). Errors of a folder: no file's name implies a format, or a link leads back to the
+// folder. Others: standard input has no format; a .json, .csv or .tsv file would be read as text.
 Result<std::vector<std::string>> findInputs(const std::vector<std::string> &arguments,
                                             const DocumentOptions &options);
 
@@ -30,7 +30,7 @@ std::vector<InputStamp> stampsOf(const std::vector<std::string> &paths);
 // Returns true if the file can be read again from any place, unlike a pipe or standard input.
 bool canReadAgain(const std::string &path);
 
-// Reads the documents of all files, from the place `from` in the file of index `first` on. `task`
+// Reads the documents of all files. Starts in the file paths[first], at the place `from`. `task`
 // names the work in the line of progress: "packing". Error: a file cannot be read, or has changed
 // since `stamps` were taken.
 Result<void> readInputs(const std::vector<std::string> &paths,

@@ -57,8 +57,8 @@ const char *formatThatIsNoText(std::string_view begin) {
 
 struct Decoder {
   virtual ~Decoder() = default;
-  // Decodes bytes at the front of `from`, removes them there, and appends their text to `to`.
-  // Returns what is wrong with them, or "". An empty `from` stands for the end of the file.
+  // Decodes bytes at the front of `from`, removes them there, and appends their text to `to`. If
+  // the bytes are invalid, returns the reason; else "". An empty `from` means: the file ends here.
   virtual std::string decode(std::string_view &from, std::string &to) = 0;
   // Returns true if the file may end after the bytes decoded so far.
   virtual bool complete() const = 0;

@@ -42,7 +42,7 @@ Result<std::shared_ptr<PartialFolder>> PartialFolder::lock(const std::string &pa
   for (;;) {
     if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
       return cannotCreate(path);
-    // Refuses links: this program must not empty what a link leads to, nor another user's folder.
+    // Refuses links, and folders of other users, because the folder will be emptied.
     const int opened = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (opened < 0 && errno == ENOENT)
       continue; // another process has just removed it

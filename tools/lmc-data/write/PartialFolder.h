@@ -1,5 +1,5 @@
-// The folder PATH.partial, in which a file PATH is written until it is complete, and the renames
-// that give finished files their final names together.
+// A file PATH is written in the folder PATH.partial until it is complete. Renames then give all
+// finished files their final names together.
 #pragma once
 
 #include "ground/support/Result.h"

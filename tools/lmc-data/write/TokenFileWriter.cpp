@@ -328,7 +328,7 @@ Result<std::vector<Rename>> TokenFileWriter::release() {
   if (!s.finished)
     LMC_TRY(finish());
   std::vector<Rename> renames;
-  // Renames the .bin last, because an index is wrong beside the .bin of another data set.
+  // Renames the .bin last, so that an interruption leaves no .bin without its own index.
   if (s.options.megatron)
     renames.push_back({s.folder->nameOf("index"), megatronIndexPath(s.path)});
   renames.push_back({s.folder->nameOf("tokens"), s.path});

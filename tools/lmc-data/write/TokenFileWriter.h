@@ -33,10 +33,10 @@ public:
     uint64_t tokens = 0, documents = 0;
     std::string hash; // the state of the checksum, in hexadecimal
   };
-  // Empties the folder and begins a file. With `saved`, continues the file of an interrupted
-  // process, which had the same `options`. An existing file PATH is unchanged. Errors: PATH or its
-  // index is not a regular file; PartialFolder::empty() fails; with `megatron`, PATH does not end
-  // in ".bin"; the folder has less than `saved` counts.
+  // Empties the folder and begins a file. With `saved`, instead continues the file of an
+  // interrupted process, which had the same `options`. An existing file PATH is unchanged. Errors:
+  // PATH or its index is not a regular file; PartialFolder::empty() fails; with `megatron`, PATH
+  // does not end in ".bin"; the folder has fewer data than `saved` counts.
   static Result<std::unique_ptr<TokenFileWriter>> create(std::shared_ptr<PartialFolder> folder,
                                                          const Options &options,
                                                          const Saved *saved = nullptr);

@@ -69,7 +69,7 @@ public:
     if (const auto *warnings = plan->warnings(); warnings && first)
       for (const flatbuffers::String *warning : *warnings)
         ofStart.warning("job", warning->str());
-    // Adds findings about data first: add() then drops equal findings about the start.
+    // Adds findings about data first: add() then skips equal findings about the start.
     checkData(plan, overrides(), world, findings);
     for (const Finding &finding : ofStart.all())
       findings.add(finding);
@@ -150,7 +150,7 @@ private:
     return session ? std::move(*session) : nullptr;
   }
 
-  // Returns the facts with which the trial starts. Each validation has one global batch.
+  // Returns a copy of `start` in which each validation has only one global batch.
   StartFacts startOfTrial() const {
     StartFacts trial = *start;
     const size_t phase = phaseAt(trial.phases, trial.step, /*isDone=*/false);

@@ -6,13 +6,13 @@
 
 namespace lmc {
 
-// Checks the folder, the disk, the data, the settings, the memory and the links between ranks. If
-// no check finds an error, trains the same three steps twice in a scratch folder beside OUT. The
-// second time, saves and resumes before the third step. All results must have equal bits. Reports
-// how long the job will take, as a table or, with options.json, as JSON. Changes nothing in OUT.
+// Checks the folder, the disk, the data, the settings, the memory and the links between ranks.
+// Without errors, trains the same three steps twice in a scratch folder beside OUT. The second
+// training saves and resumes before the third step. All results must have equal bits. Reports how
+// long the job will take: a table, or JSON if options.json is set. Changes nothing in OUT.
 //
-// All ranks must call it; `options` are those of `run`. Returns Success, UserError, DoesNotFit or
-// Interrupted. Error: a rank was lost.
+// All ranks must call it; `options` are the options of `run`. Returns Success, UserError,
+// DoesNotFit or Interrupted. Error: a rank was lost.
 Result<ExitCode> check(const Run &run, const ProgramOptions &options);
 
 } // namespace lmc

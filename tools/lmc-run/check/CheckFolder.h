@@ -8,7 +8,7 @@
 
 namespace lmc {
 
-// A check's files in nearestFolder(OUT) have names with this prefix. The check removes them.
+// A check writes its files to nearestFolder(OUT), with this prefix, and removes them at its end.
 inline constexpr const char *kScratchPrefix = ".lmc-check-";
 
 // Checks that files can be written in nearestFolder(out), and that no other run has the lock of

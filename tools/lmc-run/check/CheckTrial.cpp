@@ -65,7 +65,7 @@ public:
     world.progress().enter(Activity::Starting, start.step);
     LMC_TRY(makeScratch(place));
     const Result<ExitCode> code = runSteps();
-    // When this exchange returns, all ranks have closed their files.
+    // This exchange returns when all ranks have closed their files.
     const Result<void> together = allSucceed(world.all(), Result<void>());
     if (first) {
       lock.reset();

@@ -22,7 +22,7 @@ double steadySeconds() {
 
 Result<GroupSpeed> measureGroup(Communicator &group, double seconds,
                                 const std::function<double()> &now) {
-  // The sizes of all-gather results in bytes: minimum, maximum, and ratio of one to the previous.
+  // The minimum and maximum bytes of all-gather results, and the ratio of successive sizes.
   constexpr uint64_t kLeast = 64 << 10, kMost = 64 << 20, kGrowth = 4;
   const auto ranks = static_cast<uint64_t>(group.size());
   GroupSpeed speed;
@@ -58,7 +58,7 @@ Result<GroupSpeed> measureGroup(Communicator &group, double seconds,
       best = std::min(best, *again);
     }
     if (isLast) {
-      // Divides by at least half of the time: if latency dominates, the difference is only noise.
+      // If latency dominates, `best` - latency is mostly noise, so half of `best` is the minimum.
       speed.bandwidth = double(bytes * (ranks - 1)) / std::max(best - speed.latency, best / 2);
       return speed;
     }
@@ -91,7 +91,7 @@ std::vector<SlowLink> slowLinks(const std::vector<PairSpeed> &pairs, int ranksPe
         known->second = std::min(known->second, pair.seconds());
       }
 
-  // Slow links, by the nodes at their ends; {-1, node}: the node's ranks that are slow with all.
+  // Keys: the two nodes of slow links; {-1, node} for ranks of `node` that are slow with all ranks.
   std::map<std::pair<int, int>, SlowLink> slow;
   std::set<int> slowRanks;
   const double usualRank = medianOf(ofRank);
@@ -148,7 +148,7 @@ public:
       // Goes on if the next message should take at most half of `seconds`.
       if (*time <= seconds / (2 * double(kGrowth)) && bytes < kMost)
         continue;
-      // Divides by at least half of the time: if latency dominates, the difference is only noise.
+      // If latency dominates, `time` - latency is mostly noise, so half of `time` is the minimum.
       speed.bandwidth = double(bytes) / std::max(*time - speed.latency, *time / 2);
       break;
     }
@@ -195,8 +195,8 @@ private:
   std::vector<char> x, d;
 };
 
-// Returns the pair to measure again: the slowest candidate that is not in `seen`. The candidates
-// are a pair of each slow link, and the fastest pair of each slow rank.
+// Returns the pair to measure again: the slowest candidate that is not in `seen`. Candidates are
+// one pair of each slow link and, for each rank that is slow with all others, its fastest pair.
 std::optional<PairSpeed> suspectOf(const std::vector<PairSpeed> &pairs, int ranksPerNode,
                                    const std::set<std::pair<int, int>> &seen) {
   std::optional<PairSpeed> suspect;
@@ -234,7 +234,7 @@ Result<PairSpeeds> measurePairs(World &world, int ranksPerNode, double seconds) 
   const double share = seconds / (kTimes * std::max(1, rounds));
   PairMeasurement measurement(world);
 
-  // playerOf(rank) is the rank's player in its tournament. rankOf() is the inverse.
+  // In the round-robin tournament, playerOf(rank) is the rank's number. rankOf() is the inverse.
   auto play = [&](int players, auto playerOf, auto rankOf) -> Result<std::vector<PairSpeed>> {
     const double start = steadySeconds();
     const int player = playerOf(world.rank());
