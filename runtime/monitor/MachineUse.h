@@ -1,4 +1,4 @@
-// Measures what the machine did in a period.
+// Measures the processor time, page faults, swapping and clock of a period.
 #pragma once
 
 #include <functional>

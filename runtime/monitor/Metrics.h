@@ -54,7 +54,7 @@ struct StepRecord {
   double dataSeconds = 0;     // part of stepSeconds: waiting for the batch
   // The seconds of the validations after this step, and of the saves and exports before this step.
   double validationSeconds = 0, saveSeconds = 0;
-  // Estimated seconds of all future validations, checkpoints and exports; not in the file.
+  // Estimated seconds of all future validations, checkpoints and exports; not in metrics.jsonl.
   double pendingSeconds = 0;
   uint64_t memoryBytes = 0;   // bytes of device memory
   SkipReason skipped = SkipReason::None;

@@ -11,7 +11,6 @@ namespace lmc {
 
 class BufferRing {
 public:
-  // Makes `count` buffers of `bytes` bytes each.
   static Result<BufferRing> make(Device &device, int count, uint64_t bytes);
 
   // Returns the next buffer, after the copies from its last use are complete.

@@ -30,8 +30,8 @@ static bool isRouterSum(const plan::Variable &variable) {
   return variable.name()->string_view().starts_with(names::kRouterSums + std::string("."));
 }
 
-// Lists the scalars that the host writes (`written`) or reads, with the memory ranges that contain
-// them. Scalars that lie close together share a range.
+// Returns the block of all scalars that the host writes (`written`) or reads, with their memory
+// ranges. Scalars that lie close together share a range.
 Result<Scalars::Block> Scalars::blockOf(const PlanFile &plan, bool written) {
   struct Found {
     ArenaRange range;

@@ -37,7 +37,7 @@ public:
   Result<void> upload();
 
   // Enqueues a copy of the scalars that the device writes, with their values after all enqueued
-  // work. At most kPending requests may be open.
+  // work. At most kPending requests may wait for take().
   Result<void> request();
   // Waits for the oldest request that was not taken yet, and returns its scalars.
   Result<ScalarValues> take();
@@ -63,7 +63,7 @@ private:
     uint64_t elements = 1;
     bool isVector = false;
   };
-  // Scalars that are copied together. Their ranges follow each other in the host buffer.
+  // Scalars that are copied together. `ranges` lie one after the other in the host buffer.
   struct Block {
     std::vector<Place> places;
     std::vector<ArenaRange> ranges;

@@ -140,7 +140,7 @@ Result<std::optional<DamagedCheckpoint>> Session::setState(const std::string &in
     return scalars->upload();
   };
   LMC_TRY(allSucceed(world.all(), copy()));
-  // Ranks that keep pieces of the weights gather the weights that each rank needs as a whole.
+  // If each rank has only a part of the weights, ranks gather the weights that each needs whole.
   if (functions->has(names::kRefresh))
     LMC_TRY(functions->run(names::kRefresh));
   return std::optional<DamagedCheckpoint>();

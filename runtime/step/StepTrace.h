@@ -16,8 +16,8 @@ public:
   // Makes a trace of `steps` steps (at least 1), which write() writes to `path`.
   StepTrace(const PlanFile &plan, const std::string &device, std::string path, uint64_t steps);
 
-  // Chooses the steps to record, given that `done` steps are done and `total` is the last step.
-  // They follow a warm-up of kWarmUp steps, or of fewer if the run would end too early.
+  // Chooses the steps to record. `done` steps are done, and `total` is the number of the last step.
+  // The chosen steps follow a warm-up of kWarmUp steps, or a shorter one if the run ends too early.
   void choose(uint64_t done, uint64_t total);
   static constexpr uint64_t kWarmUp = 2;
 

@@ -16,7 +16,6 @@
 
 namespace lmc {
 
-// A tensor whose copies are not all equal.
 struct WeightDifference {
   std::string tensor;
   // The ranks whose bits differ from the majority's, ascending; all ranks if there is no majority.
@@ -56,7 +55,7 @@ private:
   Result<uint64_t> hashOf(const plan::Variable &variable);
   Result<bool> isRoundedMaster(const Weight &weight);
   Result<std::vector<uint64_t>> gather(const std::vector<uint64_t> &mine);
-  // Adds the differences. `hashes` has the hashes of rank 0, then those of rank 1, and so on.
+  // Appends the differences to `to`. `hashes` has the hashes of rank 0, then of rank 1, and so on.
   void addDifferences(const std::vector<uint64_t> &hashes, std::vector<WeightDifference> &to) const;
 
   const PlanFile &plan;

@@ -23,7 +23,7 @@ struct DiskNeed {
   // Returns the number of bytes that the next saves add. If `keep` > 0, these are the saves until
   // `keep` + 1 checkpoints exist. If `keep` is 0, these are the next two saves.
   uint64_t forSaves() const;
-  // Returns the number of bytes that the rest of the run adds, without checkpoints that it removes.
+  // Returns the bytes that the rest of the run adds, less the checkpoints that it removes again.
   uint64_t forJob() const;
 };
 
@@ -36,8 +36,8 @@ Result<DiskNeed> diskNeed(const Session &session, const RunOptions &options,
 // it. The result is on the disk to which a new file `given` would be written.
 std::string nearestFolder(const std::string &given);
 
-// Compares the needed space with `free` bytes on the disk of `place`. Error: the next checkpoints
-// do not fit. Warning: these fit, but not all files that the run still writes.
+// Compares the needed space with `free`, the free bytes on the disk of `place`. Error: the next
+// checkpoints do not fit. Warning: they fit, but not all other files that the run still writes.
 Finding judgeDisk(const DiskNeed &need, uint64_t free, const std::string &place);
 
 // Returns the number of folders in OUT/checkpoints that have the name of a checkpoint.

@@ -53,7 +53,7 @@ public:
     // A shorter step is never slow (SlowStep.h), so it needs no sample.
     if (times.seconds >= 0.1)
       read(record.step + 1);
-    // Takes the newest sample before the step or, if there is none, the oldest sample.
+    // Takes the latest sample from before this step. Without one, takes the oldest sample.
     auto before = std::find_if(samples.rbegin(), samples.rend(),
                                [&](const Sample &sample) { return sample.step <= record.step; });
     const Sample &from = before != samples.rend() ? *before : samples.front();

@@ -44,7 +44,7 @@ struct CodedMoments {
   const float *scales1 = nullptr, *scales2 = nullptr;
 };
 
-// Does the same for a parameter with 8-bit moments. The first element must begin a moment block.
+// Returns the sums for a parameter with 8-bit moments. Its first element must begin a moment block.
 UpdateSums updateSums(const AdamWStep &step, bool decays, const float *weights,
                       const CodedMoments &moments, uint64_t count);
 

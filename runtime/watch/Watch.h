@@ -83,7 +83,6 @@ public:
   virtual WatchFindings saved(uint64_t step, std::optional<double> seconds) { return {}; }
 };
 
-// All watches of a run.
 class Watches {
 public:
   // Makes the watches that have something to watch. All ranks call it together.
@@ -124,7 +123,7 @@ Result<std::unique_ptr<Watch>> makeWatch(Arguments &&...arguments) {
 }
 inline Result<std::unique_ptr<Watch>> noWatch() { return std::unique_ptr<Watch>(); }
 
-// Each function makes a watch, or null if there is nothing to watch. An Error may be on some ranks.
+// Each function makes a watch; null if there is nothing to watch. Some ranks only may get an Error.
 #define LMC_WATCH(NAME) Result<std::unique_ptr<Watch>> NAME(const WatchedRun &run);
 #include "runtime/watch/Watches.def"
 #undef LMC_WATCH

@@ -39,7 +39,7 @@ public:
   // The maximum number of remembered texts. These take about 0.7 GiB (43 bytes each).
   static constexpr uint64_t kRemembered = 1 << 24;
 
-  // Passes all documents that it receives to `next`.
+  // The Audit passes all documents that it receives on to `next`.
   explicit Audit(DocumentReceiver &next);
   ~Audit() override;
 

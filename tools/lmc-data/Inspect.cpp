@@ -52,7 +52,7 @@ Result<void> packDocuments(const TokenFile &file, uint64_t window, Summary &summ
   if (!file.hasDocuments())
     return userError("{}: does not say where its documents start, which --best-fit needs",
                      file.path());
-  // Packing needs only the lengths, so the documents are placed one after the other here.
+  // Packing needs only the lengths, so the starts are those of documents stored in this order.
   std::vector<uint64_t> starts;
   uint64_t end = 0;
   for (uint64_t length : summary.documentLengths) {

@@ -38,7 +38,7 @@ Result<Weights> countWeights(const CheckpointFolder &checkpoint) {
   return weights;
 }
 
-// A file of the checkpoint. If the file was read and is damaged, `fault` says how.
+// A file of the checkpoint. If the file was read and is damaged, `fault` describes the damage.
 struct FileReport {
   std::string name;
   uint64_t bytes = 0;

@@ -252,7 +252,7 @@ public:
       : at{.cut = split.cut}, split(split), wholeCharacters(wholeCharacters), training(training),
         validation(validation) {}
 
-  // The position in the text. If Split::documents is empty, the bytes before `cut` go to training.
+  // The present position in the text. Without Split::documents, bytes before `cut` go to training.
   SplitPosition at;
 
   Result<void> text(std::string_view piece) override {
@@ -423,7 +423,7 @@ nlohmann::json identityOf(const PackOptions &options, const Packing &packing,
             endOfDocument(packing)}}};
 }
 
-// Calls `save` at most once in `seconds` seconds, between two documents.
+// Calls `save` between two documents, at most once in `seconds` seconds.
 class Saver : public DocumentReceiver {
 public:
   using Save = std::function<Result<void>(uint64_t file, const DocumentPlace &place)>;

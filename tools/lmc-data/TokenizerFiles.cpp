@@ -11,7 +11,7 @@ namespace lmc {
 
 namespace fs = std::filesystem;
 
-// Files with more facts about a tokenizer. They lie in the folder of the tokenizer's file.
+// Files beside the tokenizer's file that contain more facts about the tokenizer.
 static constexpr const char *kBeside[] = {"tokenizer_config.json", "special_tokens_map.json",
                                           "chat_template.jinja", "generation_config.json"};
 

@@ -13,7 +13,6 @@ namespace lmc {
 // is kept in memory. The next write(), flush() or the destructor tries to write it again.
 class AppendFile {
 public:
-  // Opens or creates the file `path`.
   static Result<AppendFile> open(const std::string &path);
 
   AppendFile(AppendFile &&other) noexcept;

@@ -24,7 +24,6 @@ public:
   static Result<LineFile> openAfter(const std::string &path, int64_t lastStep,
                                     const std::function<Result<std::string>()> &undone);
 
-  // Writes `line` and a newline, as AppendFile::write() does.
   Result<void> write(std::string_view line);
 
   // Writes `line` and a newline. Returns a warning if this fails and the previous line was written;

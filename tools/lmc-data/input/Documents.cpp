@@ -32,7 +32,7 @@ size_t incompleteBytes(std::string_view text) {
   return 0;
 }
 
-// Replaces the JSON escape of a surrogate by '?' if the other half of its pair is missing.
+// Replaces the JSON escape of a surrogate by '?' if the other surrogate of its pair is missing.
 std::string replaceLoneSurrogates(std::string line) {
   // Returns the code unit XXXX of an escape "\uXXXX" at index `at`; 0 if there is no escape.
   const auto unitAt = [&](size_t at) -> unsigned long {
@@ -170,7 +170,7 @@ public:
         line.clear();
       }
       line += *piece;
-      // A line, with all its fields, may have at most twice the bytes of a document.
+      // Allows a line twice the bytes of a document, because a line has more fields than the text.
       if (line.size() / 2 > options.maximumBytes)
         return tooLong(placeOf(name, InputFormat::JsonLines, begin.number), options, kShorter);
     }

@@ -19,7 +19,7 @@ Result<InputFormat> parseInputFormat(std::string_view name);
 // .jsonl, .ndjson and .txt, each also followed by .gz or .zst, and .parquet.
 std::optional<InputFormat> formatOfName(const std::string &path);
 
-// The maximum bytes of a document for a tokenizer, which needs the whole document in memory.
+// The maximum number of bytes of a document to tokenize. It must be in memory as a whole.
 inline constexpr uint64_t kMaximumDocument = 1 << 30;
 
 struct DocumentOptions {

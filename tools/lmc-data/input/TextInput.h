@@ -22,8 +22,8 @@ public:
   static Result<std::unique_ptr<TextInput>> open(const std::string &path, Progress &progress);
   ~TextInput();
 
-  // Returns the next piece of the text, which is valid until the next call; "" at the end. The
-  // Error names the byte of the file.
+  // Returns the next piece of the text, which is valid until the next call; "" at the end. An Error
+  // names the offset in the file, in bytes.
   Result<std::string_view> read();
   // Skips the first `bytes` bytes of the text, which has at least as many. Call it before read().
   Result<void> skip(uint64_t bytes);

@@ -52,8 +52,8 @@ public:
   uint64_t documents() const;
   // Syncs all data so far to the disk.
   Result<Saved> save();
-  // Writes and syncs all remaining data, so that publish() cannot fail for lack of space. Error:
-  // the disk is full, or there are no tokens. Then removes the folder, unless save() was called.
+  // Writes and syncs all remaining data, so that publish() cannot fail for lack of space. Errors:
+  // the disk is full; there are no tokens, and then the folder is removed.
   Result<void> finish();
   // Finishes the file if necessary, and returns the renames that give it its final name. The caller
   // must carry them out, and then remove the folder.

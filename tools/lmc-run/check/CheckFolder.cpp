@@ -21,7 +21,7 @@ static Result<void> writeScratch(const std::string &place) {
   return written;
 }
 
-// Returns true if nothing was added to the file or folder for ten minutes.
+// Returns true if the file or folder has not changed for ten minutes.
 static bool isOld(const std::string &path) {
   std::error_code failed;
   const auto changed = std::filesystem::last_write_time(path, failed);

@@ -65,7 +65,7 @@ public:
     world.progress().enter(Activity::Starting, start.step);
     LMC_TRY(makeScratch(place));
     const Result<ExitCode> code = runSteps();
-    // This exchange returns when all ranks have closed their files.
+    // When this exchange has returned, all ranks have closed their files.
     const Result<void> together = allSucceed(world.all(), Result<void>());
     if (first) {
       lock.reset();

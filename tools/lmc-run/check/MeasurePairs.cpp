@@ -47,7 +47,7 @@ Result<GroupSpeed> measureGroup(Communicator &group, double seconds,
     speed.latency = i == 0 ? *time : std::min(speed.latency, *time);
   }
 
-  // The last size may take at most `seconds` / 3, because it is measured twice.
+  // The time limit of the last size is `seconds` / 3, because it is measured twice.
   uint64_t bytes = std::max<uint64_t>(sizeof(double), kLeast / ranks);
   for (;;) {
     LMC_LET(time, gather(bytes));
@@ -130,7 +130,6 @@ constexpr uint64_t kLeast = 16 << 10, kMost = 16 << 20, kGrowth = 4;
 constexpr int kTimes = 2;    // how often each pair is measured
 constexpr size_t kLooks = 8; // maximum of meetings that are repeated because a link looks slow
 
-// Measures pairs of this rank and other ranks.
 class PairMeasurement {
 public:
   explicit PairMeasurement(World &world) : world(world) {}
@@ -145,7 +144,7 @@ public:
     }
     for (uint64_t bytes = kLeast;; bytes *= kGrowth) {
       LMC_LET(time, exchange(other, bytes));
-      // Goes on if the next message should take at most half of `seconds`.
+      // Sends a larger message if it should take at most half of `seconds`.
       if (*time <= seconds / (2 * double(kGrowth)) && bytes < kMost)
         continue;
       // If latency dominates, `time` - latency is mostly noise, so half of `time` is the minimum.
