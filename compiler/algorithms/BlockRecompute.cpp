@@ -117,17 +117,16 @@ public:
       allBytes += value.bytes;
   }
 
-  // Returns the option with the minimum time, and of several such options the one with the fewest
-  // bytes: at these prices, one femtosecond costs more than all bytes together.
+  // Returns the fastest option; if several are fastest, the one of them with the fewest bytes. One
+  // femtosecond costs more than the bytes of all values together.
   Point fastest() const { return cheapest(1, allBytes + 1); }
-  // Returns the option with the fewest bytes, and of several such options the one with the minimum
-  // time (see cheapest()).
+  // Returns the option with the fewest bytes; if several have the fewest, the fastest of them.
   Point smallest() const { return cheapest(1, 0); }
 
   // Appends the corners of the hull between the corners `left` and `right`, in order. At the prices
-  // used here, `left` and `right` cost the same. A cheaper option is a corner between them; if
-  // there is none, nothing is between them. The recursion is at most as deep as the number of
-  // corners.
+  // perByte and perTime, `left` and `right` cost the same. An option that costs less is a corner
+  // between them. If no option costs less, no corner is between them. The recursion is at most as
+  // deep as the number of corners.
   void between(const Point &left, const Point &right, std::vector<Point> &points) const {
     CutCapacity perByte = right.time - left.time, perTime = left.bytes - right.bytes;
     Point middle = cheapest(perByte, perTime);
@@ -140,13 +139,13 @@ public:
   }
 
 private:
-  // Returns the option with the minimum of perByte * bytes + perTime * time, found as a minimum
-  // cut. Of all minimum cuts, minCut() returns the one with the smallest source side. So
-  // * the source side contains no value and no op that nothing reads,
+  // Returns the option with the minimum of perByte * bytes + perTime * time, by a minimum cut.
+  // minCut() returns the minimum cut with the smallest source side. So
+  // * a value or op that nothing reads is never on the source side,
   // * of all cheapest options, this one has the minimum time,
-  // * if perTime / perByte rises, the source side only loses nodes, because only the arcs into the
-  //   sink get a larger capacity (Gallo, Grigoriadis and Tarjan 1989). So the hull has at most one
-  //   corner more than the block has ops.
+  // * if perTime / perByte rises, nodes leave the source side but none joins it, because only arcs
+  //   into the sink get a larger capacity (Gallo, Grigoriadis and Tarjan 1989). Each corner of the
+  //   hull recomputes fewer ops than the next, so there are at most (number of ops) + 1 corners.
   Point cheapest(CutCapacity perByte, CutCapacity perTime) const {
     constexpr int kSource = 0, kSink = 1, kFirst = 2;
     auto ofOp = [&](int op) { return kFirst + op; };
@@ -170,7 +169,7 @@ private:
            op.allowed ? perTime * CutCapacity(toFemtoseconds(op.seconds)) : kUncuttable});
     }
 
-    // At least one cut exists: the one that keeps every needed value.
+    // There is always a cut, because all needed values can be kept.
     std::vector<bool> sourceSide = minCut(cut)->sourceSide;
     Point point;
     for (int u = 0; u < int(problem.ops.size()); ++u)

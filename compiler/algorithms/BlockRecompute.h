@@ -6,12 +6,12 @@
 // op reads must be kept, recomputed or an input of the block.
 //
 // With a price for a byte and a price for a second, the cheapest choice is a minimum cut of a flow
-// network. On the source's side are the recomputed ops, and the values that they or the backward
-// pass read. The arc from a value to the op that computes it costs the value's bytes. The arc from
-// an op to the sink costs the op's seconds. The cheapest choices for all prices are the corners of
-// the lower convex hull of (kept bytes, seconds). The search takes two neighbouring corners and
-// computes the cheapest choice at prices at which both cost the same. It repeats this until no new
-// corner appears. Seconds are whole femtoseconds (Femtoseconds.h), so equal costs compare as equal.
+// network. The source's side of the cut has the recomputed ops, the values that these ops read, and
+// the values that the backward pass reads. An arc from a value to the op that computes it costs the
+// value's bytes. An arc from an op to the sink costs the op's seconds. The cheapest choices for all
+// prices are the corners of the lower convex hull of (kept bytes, seconds). For two known corners,
+// the search finds the cheapest choice at prices at which both cost the same. If it is cheaper than
+// both, it is a new corner. Whole femtoseconds (Femtoseconds.h) make equal costs compare as equal.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -47,16 +47,17 @@ struct BlockRecomputeOption {
   double seconds = 0;
 
   // Returns an error unless
-  // * every needed value, and every value that a recomputed op reads, is kept, recomputed or an
-  //   input of the block,
-  // * every kept value and every recomputed op is read by something,
+  // * every needed value and every value that a recomputed op reads is kept, recomputed or an
+  //   input,
+  // * the backward pass or a recomputed op reads each kept value and a result of each recomputed
+  //   op,
   // * no value is both kept and recomputed, and `keptBytes` and `seconds` are the right sums.
   Result<void> verify(const BlockRecomputeProblem &problem) const;
 };
 
-// Returns the options at the corners of the lower convex hull of (kept bytes, seconds). Along the
-// list, bytes fall strictly and seconds rise strictly. The first option has the minimum of seconds,
-// the last one the minimum of bytes. Each option recomputes all ops that the option before it
+// Returns the options at the corners of the lower convex hull of (kept bytes, seconds). From option
+// to option, kept bytes fall and seconds rise. The first option takes the fewest seconds, and the
+// last option keeps the fewest bytes. Each option recomputes all ops that the previous option
 // recomputes. No option recomputes an op whose results are not read.
 std::vector<BlockRecomputeOption> blockRecomputeOptions(const BlockRecomputeProblem &problem);
 

@@ -1,14 +1,14 @@
 // Finds the fastest of several plans within a memory budget, when a plan must be compiled before
 // its bytes are known.
 //
-// Each plan is a candidate, with a known time and a known lower bound of its bytes. Compiling the
-// plan measures its bytes. The search uses the larger of the bound and the measured bytes:
+// Each plan is a candidate. Its time and a lower bound of its bytes are known. Compiling the plan
+// measures its bytes. The search uses the larger of the bound and the measured bytes:
 //
-//   fastest(budget) = the first candidate, in order of time, whose bytes are at most `budget`
+//   fastest(budget) = the fastest candidate whose bytes are at most `budget`
 //
-// So the choice depends only on the budget and the candidates, and not on earlier measurements. A
-// smaller budget never gives a faster candidate, nor one with more bytes. A candidate whose bound
-// exceeds the budget is not measured.
+// The choice depends only on the budget and the candidates, and not on earlier measurements. A
+// smaller budget never gives a faster candidate, or one with more bytes. A candidate whose bound
+// exceeds the budget is not compiled.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -35,14 +35,14 @@ public:
   // Candidate i+1 of `candidates` must not be faster than candidate i; see check().
   BudgetSearch(std::vector<BudgetCandidate> candidates, Measure measure);
 
-  // Returns an error unless there is a candidate and the candidates are in order of rising time.
+  // Returns an error unless there is a candidate and the times never fall along the list.
   Result<void> check() const;
 
   // Returns the fastest candidate that needs at most `budget` bytes. Returns nothing when no
   // candidate fits or a plan could not be made.
   std::optional<size_t> fastest(uint64_t budget);
 
-  // Returns the candidate with the fewest bytes, of several such ones the fastest; nothing when a
+  // Returns the candidate with the fewest bytes, the fastest if there are several; nothing if a
   // plan could not be made. Considers only the `most` candidates with the lowest bounds.
   std::optional<size_t> smallest(size_t most = SIZE_MAX);
 

@@ -8,7 +8,7 @@
 
 namespace lmc {
 
-// The maximum, in seconds, of the sum of all durations in one problem of recomputation.
+// The maximum sum, in seconds, of all durations in one recomputation problem.
 constexpr double kMaxPlannedSeconds = 3600;
 
 // Converts `seconds`, from 0 to kMaxPlannedSeconds. A positive duration becomes at least 1 fs.

@@ -28,7 +28,7 @@ Result<void> MinCut::verify(const MinCutProblem &problem) const {
     return Error{"does not speak of every node and arc"};
   if (!sourceSide[size_t(problem.source)] || sourceSide[size_t(problem.sink)])
     return Error{"does not part source and sink"};
-  // Per node: flow in minus flow out, modulo 2^128, because sums of an invalid flow may overflow.
+  // Per node: incoming minus outgoing flow. Unsigned, because sums of an invalid flow may overflow.
   using Excess = unsigned __int128;
   std::vector<Excess> excess(sourceSide.size());
   CutCapacity cut = 0;
@@ -78,7 +78,8 @@ public:
       edges[next[size_t(head[edge ^ 1])]++] = edge;
   }
 
-  // Computes each node's distance from the source over edges with unused capacity; -1: unreachable.
+  // Sets each node's level, its distance from the source over edges with unused capacity; -1: no
+  // path.
   void findLevels() {
     std::fill(level.begin(), level.end(), -1);
     queue.assign(1, problem.source);
@@ -153,7 +154,7 @@ private:
 } // namespace
 
 std::optional<MinCut> lmc::minCut(const MinCutProblem &problem) {
-  // An uncuttable arc gets the sum of all other arcs' capacities plus one. A minimum cut then
+  // An uncuttable arc gets a capacity of 1 + the sum of the finite capacities. A minimum cut then
   // crosses an uncuttable arc only if every cut crosses one.
   CutCapacity finite = 0;
   for (const MinCutProblem::Arc &arc : problem.arcs)

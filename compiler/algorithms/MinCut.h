@@ -35,13 +35,13 @@ struct MinCut {
   std::vector<CutCapacity> flow; // per arc: the arc's flow in a maximum flow
   CutCapacity capacity = 0;      // sum over the arcs from the source's side to the sink's side
 
-  // Returns an error unless `flow` is valid, the cut is valid, and both have the value `capacity`.
-  // A flow and a cut of equal value prove each other optimal.
+  // Returns an error unless flow and cut are valid, and the flow's amount and the cut's capacity
+  // are both `capacity`. A flow and a cut of equal value prove that both are optimal.
   Result<void> verify(const MinCutProblem &problem) const;
 };
 
-// Returns the minimum cut with the smallest source side, a subset of the source sides of all other
-// minimum cuts. Returns nothing when a path of kUncuttable arcs leads from source to sink.
+// Returns the minimum cut whose source side is smallest: all other minimum cuts have its nodes on
+// the source's side too. Returns nothing if a path of kUncuttable arcs leads from source to sink.
 std::optional<MinCut> minCut(const MinCutProblem &problem);
 
 } // namespace lmc

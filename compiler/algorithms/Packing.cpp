@@ -50,8 +50,8 @@ Result<void> PackingSolution::verify(const PackingProblem &problem) const {
     if (offsets[i] + problem.buffers[i].bytes > bytes)
       return userError("buffer {} ends outside the arena", i);
   }
-  // Visits the buffers in order of offset, so that each buffer is compared only with buffers whose
-  // bytes overlap with its own.
+  // Buffers are visited in order of offset. Each one is compared only with buffers that share bytes
+  // with it.
   std::vector<size_t> order(offsets.size());
   std::iota(order.begin(), order.end(), size_t(0));
   std::ranges::sort(order, {}, [&](size_t i) { return offsets[i]; });
@@ -66,8 +66,8 @@ Result<void> PackingSolution::verify(const PackingProblem &problem) const {
 
 namespace {
 
-// Places the buffers in `order`. Each buffer takes the lowest range of bytes that is unused while
-// the buffer is live, or with `tightest` the smallest such range that is large enough.
+// Places the buffers in `order`. Each buffer takes the lowest free hole that is large enough or, if
+// `tightest`, the smallest such hole. A hole is free if no placed buffer uses it at the same time.
 PackingSolution place(const PackingProblem &problem, const std::vector<size_t> &order,
                       bool tightest) {
   PackingSolution solution;
@@ -161,7 +161,7 @@ std::vector<Component> componentsOf(const PackingProblem &problem) {
     last = std::max(last, buffer.last);
     components.back().members.push_back(i);
   }
-  // Restores the problem's order, because it decides which of two equal buffers is placed first.
+  // Sorts the members by index, because packing places the first of two equal buffers first.
   for (Component &component : components) {
     std::sort(component.members.begin(), component.members.end());
     for (size_t i : component.members)
@@ -173,8 +173,8 @@ std::vector<Component> componentsOf(const PackingProblem &problem) {
 } // namespace
 
 PackingSolution lmc::pack(const PackingProblem &problem, uint64_t searchNodes) {
-  // Each round improves the largest component, which decides the size of the arena. No component
-  // need become smaller than the lower bound of the whole problem.
+  // Each round improves the largest component, because it decides the size of the arena. A
+  // component that is as small as the lower bound of the whole problem is small enough.
   uint64_t bound = problem.lowerBound();
   PackingSolution solution;
   solution.isOptimal = true;

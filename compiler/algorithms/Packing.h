@@ -31,7 +31,7 @@ struct PackingProblem {
   // Returns an error if the problem is not well formed.
   Result<void> check() const;
 
-  // Returns the maximum number of bytes live at one moment; aligns the size of each buffer.
+  // Returns the maximum number of bytes live at one moment, with sizes rounded up to `alignment`.
   uint64_t lowerBound() const;
 };
 
@@ -45,9 +45,9 @@ struct PackingSolution {
   Result<void> verify(const PackingProblem &problem) const;
 };
 
-// The default of the maximum number of search nodes; a node is the placement of one buffer. With
-// 2000 buffers, the search takes about one second on a server core. A limit in seconds would give
-// different solutions on different machines.
+// The default for the maximum number of search nodes (PackingSearch.h). With 2000 buffers, the
+// search takes about one second on a server core. A time limit would give different solutions on
+// different machines.
 constexpr uint64_t kPackingSearchNodes = 100'000;
 
 // Packs the buffers. `searchNodes` is the maximum number of search nodes.

@@ -62,9 +62,9 @@ public:
     ranked([&](int i) { return std::pair(double(size[size_t(i)]), length(i)); });
   }
 
-  // Searches for a packing within `arena`, in units of the alignment, with at most `mostNodes`
-  // search nodes. Of buffers that may take the same offset, the one with the lowest rank in
-  // ranks[order] is placed first.
+  // Searches for a packing within an arena of `arena` units of the alignment, with at most
+  // `mostNodes` search nodes. If several buffers may take the same offset, the search first places
+  // the one with the lowest number in ranks[order].
   Outcome run(int64_t arena, size_t order, uint64_t mostNodes) {
     int count = int(size.size());
     capacity = arena;
@@ -107,12 +107,13 @@ public:
   }
 
 private:
-  // Packs a group: the unplaced buffers from number `head` to number `tail`. Places them in rising
-  // order of (offset, rank), all above (from, fromRank), so that no packing is tried twice.
+  // Packs a group: the unplaced buffers with numbers from `head` to `tail`. Each buffer is placed
+  // above the last one, which had (from, fromRank), in (offset, rank), so that no packing is tried
+  // twice.
   Outcome solve(int head, int tail, int64_t from, int fromRank) {
     if (!fits(head, tail, from))
       return Outcome::Impossible;
-    // A buffer at offset `limit` or above would leave a hole that is large enough for another one.
+    // If the next buffer is placed at offset `limit` or above, another buffer fits below it.
     int64_t limit = std::numeric_limits<int64_t>::max();
     for (int i = head; i <= tail; i = next[size_t(i)])
       limit = std::min(limit, offset[size_t(i)] + size[size_t(i)]);
@@ -172,8 +173,8 @@ private:
     for (int s = begin; s < end; ++s)
       if (std::max(top[size_t(s)], from) + remaining[size_t(s)] > capacity)
         return false;
-    // A tighter bound: in each section, all unplaced buffers lie above the lowest offset that any
-    // of them may take. It takes more than linear time, so only small groups use it.
+    // This bound is tighter: in a section, all unplaced buffers lie above the lowest offset that
+    // any of them may take. It takes more than linear time, so only small groups use it.
     constexpr int64_t kMaxVisits = 4096;
     if (visits > kMaxVisits)
       return true;
@@ -232,8 +233,8 @@ private:
   uint64_t alignment;
   std::vector<size_t> original; // the buffer's index in the problem
   std::vector<int64_t> size;
-  // A section is a maximal set of buffers that are live at one moment. Buffer b is in the sections
-  // from firstSection[b] to lastSection[b]; two buffers are live together if they share a section.
+  // A section is a maximal set of buffers that are live at one moment. The sections of buffer b are
+  // firstSection[b] to lastSection[b]. Two buffers that share a section are live together.
   std::vector<int> firstSection, lastSection;
   std::vector<int> twin; // per buffer, the previous buffer if the two are equal, else -1
   std::vector<std::vector<int>> ranks; // per ranking, the rank of each buffer
@@ -254,8 +255,8 @@ private:
 
 void lmc::searchPacking(const PackingProblem &problem, uint64_t enough, PackingSolution &solution,
                         uint64_t &nodes) {
-  // The limit bounds the memory of the search. Each placed buffer is one level of the recursion and
-  // stores its changes and candidates, so the heap grows at most quadratically.
+  // This limits the memory of the search. Each placed buffer is one level of the recursion, which
+  // keeps lists of buffers. So the memory grows with the square of the number of buffers.
   constexpr size_t kMaxBuffers = 8192;
   if (problem.buffers.size() > kMaxBuffers)
     return;
@@ -264,13 +265,13 @@ void lmc::searchPacking(const PackingProblem &problem, uint64_t enough, PackingS
   int64_t bound = int64_t(problem.lowerBound()) / unit; // no packing is lower
   int64_t best = (int64_t(solution.bytes) + unit - 1) / unit;
   int64_t goal = std::max(bound, int64_t(enough) / unit); // no lower packing is needed
-  // Bisects the height. `best` is the height of the best packing so far. The first target is
-  // `goal`, because the search often reaches it. Each later target is the middle between `given`
+  // Bisects the height of the packing. `best` is the lowest height found so far. The first target
+  // is `goal`, which the search often reaches. Each later target is in the middle between `given`
   // and `best`. When no height is left between these two, the bisection starts again, with four
   // times as many search nodes per target.
   int64_t given = goal - 1; // no packing of this height was found, or none exists
-  // The maximum number of search nodes for one target and one ranking. It suffices to place every
-  // buffer one and a half times. A longer search hardly ever repairs a bad first placement.
+  // The maximum number of search nodes for one target and one order of the buffers. It suffices to
+  // place each buffer 1.5 times. A longer search hardly ever repairs a bad first placement.
   uint64_t slice = 3 * problem.buffers.size() / 2 + 1000;
   for (int64_t target = goal; best > goal && nodes > 0; target = given + (best - given) / 2) {
     Outcome outcome = Outcome::Stopped;

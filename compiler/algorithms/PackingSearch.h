@@ -1,9 +1,9 @@
 // Packs buffers into an arena by search. This is slower than the greedy orders of Packing.h, but it
 // can prove that a packing is optimal.
 //
-// Within an arena of given size, the search places buffers in order of rising offsets, each
-// directly above the buffers below it (at offset 0 if there are none). If a packing exists, one of
-// this form exists. A branch of the search ends when
+// Within an arena of given size, the search places buffers in order of rising offsets. Each buffer
+// lies directly above a placed buffer that is live at the same time, or at offset 0. If any packing
+// exists, a packing of this form exists. A branch of the search ends when
 // * the next buffer would leave a hole below it into which another unplaced buffer fits, or
 // * at some moment, the unplaced buffers that are live no longer fit above the placed ones.
 //
@@ -19,10 +19,10 @@
 
 namespace lmc {
 
-// Improves `solution`, a solution of `problem`, until it has at most `enough` bytes, is proven
-// optimal (`isOptimal` is then set), or `nodes` search nodes are used up. A search node is the
-// placement of one buffer. It takes time linear in the number of unplaced buffers. Reduces `nodes`
-// by the number of search nodes used. Does nothing for a problem of more than 8192 buffers.
+// Improves `solution`. Ends when it has at most `enough` bytes, is proven optimal (isOptimal
+// becomes true), or after `nodes` search nodes. A search node is the placement of one buffer. It
+// takes time linear in the number of unplaced buffers. Subtracts the used search nodes from
+// `nodes`. Does nothing if the problem has more than 8192 buffers.
 void searchPacking(const PackingProblem &problem, uint64_t enough, PackingSolution &solution,
                    uint64_t &nodes);
 

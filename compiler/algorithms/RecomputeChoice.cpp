@@ -9,7 +9,7 @@
 
 using namespace lmc;
 
-// All sums of bytes are below this limit. It is below kNever, which stands for infinity.
+// All sums of bytes are below this limit, and so below kNever, which stands for infinity.
 static constexpr uint64_t kMaxChoiceBytes = uint64_t(1) << 61;
 
 Result<void> RecomputeChoiceProblem::check() const {
@@ -87,8 +87,8 @@ struct Option {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 2; // stands for infinity
 
-// Returns need(l) for an option of layer l and `after` = need(l+1). need(l) is the number of bytes
-// that layers l..L-1 need in addition to the bytes that layers 0..l-1 keep:
+// Returns need(l) if layer l has this option and `after` is need(l+1). need(l) is the number of
+// bytes that layers l..L-1 need, beside the bytes that layers 0..l-1 keep:
 //   need(L) = headAndLossBytes,  need(l) = kept(l) + max(transient(l), need(l+1)).
 // The peak is fixedBytes + need(0).
 int64_t needOf(const Option &option, int64_t after) {
@@ -107,8 +107,8 @@ std::vector<int64_t> leastNeeds(const RecomputeChoiceProblem &problem) {
   return least;
 }
 
-// Returns the undominated options. An option is dominated if another option needs at most its kept
-// bytes, its transient bytes and its time. Of equal options, the first one stays.
+// Returns the options that no other option dominates. An option dominates another if neither its
+// kept bytes, nor its transient bytes, nor its time is larger. The first of equal options stays.
 std::vector<Option> undominated(const std::vector<LayerOption> &options) {
   std::vector<Option> kept;
   auto betters = [](const LayerOption &a, const LayerOption &b) {
@@ -127,18 +127,17 @@ std::vector<Option> undominated(const std::vector<LayerOption> &options) {
   return kept;
 }
 
-// The minimum time in which some layers keep at most a given number of bytes, if a layer could mix
-// its options (the continuous relaxation): a convex, falling function of the bytes. Its edges are
-// those of the convex hulls of the layers' options, in order of their seconds per byte (Sinha and
-// Zoltners 1979).
+// The minimum time of some layers as a function of the bytes that they may keep, if each layer
+// could mix its options (the continuous relaxation). It is convex and falling. Its edges are the
+// edges of all layers' convex hulls, in order of their seconds per byte (Sinha and Zoltners 1979).
 struct Relaxation {
   struct Corner {
     int64_t kept, time;
   };
   std::vector<Corner> corners; // corners in order of falling bytes
 
-  // Returns a lower bound of the minimum time within `kept` bytes. `hint` is zero at the first
-  // call; it saves time when `kept` falls from call to call.
+  // Returns a lower bound of the time if the layers keep at most `kept` bytes. If `kept` falls from
+  // call to call, `hint` saves time; it must be 0 at the first call.
   int64_t within(int64_t kept, size_t &hint) const {
     while (hint < corners.size() && corners[hint].kept > kept)
       ++hint;
@@ -155,7 +154,7 @@ struct Relaxation {
   }
 };
 
-// Returns one relaxation for each l from 0 to L: that of layers 0..l-1, with their `options`.
+// Returns L + 1 relaxations. Relaxation l is that of layers 0..l-1.
 std::vector<Relaxation> relax(const std::vector<std::vector<Option>> &options) {
   struct Edge { // from one corner of a layer's hull to the next
     size_t layer;
@@ -213,13 +212,13 @@ std::vector<Relaxation> relax(const std::vector<std::vector<Option>> &options) {
 // The maximum number of partial choices per layer in the thorough search. Real and random problems
 // with 80 layers of 8 options give some hundreds.
 constexpr size_t kMaxLabels = 4096;
-// The maximum number of partial choices per layer in a quick first search. Its result lets the
-// thorough search discard most partial choices.
+// The maximum number of partial choices per layer in a quick first search. The time of its result
+// lets the thorough search discard most partial choices.
 constexpr size_t kFewLabels = 64;
 
 class LabelSearch {
 public:
-  // `capacity` is the maximum allowed need(0). At least one choice must be within it.
+  // `capacity` is the maximum allowed need(0). At least one choice must not exceed it.
   LabelSearch(const RecomputeChoiceProblem &problem, int64_t capacity)
       : problem(problem), layers(problem.layers.size()), capacity(capacity) {
     std::vector<std::vector<Option>> kinds;
@@ -246,8 +245,8 @@ public:
     choice.options = best;
     choice.peakBytes = peakOf(problem, best);
 
-    // In the backward pass of earlier layers, fewer kept bytes are live. So, among the layers of
-    // one kind, they get the options with more transient bytes, unless that raises the peak.
+    // At earlier layers, the backward pass finds fewer kept bytes live. So, among the layers of one
+    // kind, earlier layers get the options with more transient bytes, unless that raises the peak.
     std::vector<int> sorted = best;
     for (size_t kind = 0; kind < problem.kinds.size(); ++kind) {
       std::vector<int> taken;
@@ -275,8 +274,8 @@ public:
   }
 
 private:
-  // A partial choice: options for layers l..L-1. It dominates another one that needs at least as
-  // many bytes and takes at least as long, because need(l) rises with need(l+1), and times add up.
+  // A partial choice: options for layers l..L-1. It dominates another one if neither its need nor
+  // its time is larger, because need(l) rises with need(l+1), and times add up.
   struct Label {
     int64_t need, time;
     uint32_t parent; // index, in the list of layer l+1, of the partial choice that this one extends
@@ -296,9 +295,10 @@ private:
     for (size_t l = layers; l-- > 0;) {
       const std::vector<Label> &from = labels[l + 1];
       std::vector<Label> &to = labels[l];
-      // Each option of layer l extends each partial choice of `from`. For each option, the new
-      // needs rise along `from`, so the lists of all options are merged into `to`. Needs up to the
-      // option's transient bytes all give the same need; only the last and fastest of them counts.
+      // Combines each option of layer l with each partial choice of `from`. For one option, the new
+      // needs rise along `from`, so the lists of all options can be merged into `to`. All partial
+      // choices that need at most the option's transient bytes give one need. Only the last,
+      // fastest of them counts.
       next.assign(options[l].size(), 0);
       heads.resize(options[l].size());
       auto advance = [&](size_t o) {
@@ -342,8 +342,8 @@ private:
       }
       if (to.size() > mostLabels) {
         // Keeps the first partial choice, which can always be completed. Divides the others into
-        // groups of consecutive entries. Of each group, keeps the entry with the smallest bound. In
-        // the whole list, nearly all entries with small bounds need the same bytes.
+        // groups of neighbours, and keeps the one with the smallest bound of each group. The
+        // smallest bounds of the whole list nearly all have the same need.
         cut = true;
         size_t group = (to.size() - 2) / (mostLabels - 1) + 1, kept = 1;
         for (size_t begin = 1; begin < to.size(); begin += group) {
@@ -359,7 +359,7 @@ private:
         to.resize(kept);
       }
     }
-    // At layer 0, every partial choice is complete and better than the best known choice. The last
+    // All partial choices of layer 0 are complete, and better than the best choice so far. The last
     // one is the fastest.
     if (!labels[0].empty()) {
       size_t at = labels[0].size() - 1;
@@ -378,10 +378,10 @@ private:
   const size_t layers;
   const int64_t capacity;
   std::vector<std::vector<Option>> options; // per layer, the options that fit the capacity
-  // allowed[l] is the maximum of need(l) with which layers 0..l-1 can still stay within `capacity`.
+  // allowed[l] is the maximum need(l) at which layers 0..l-1 can still stay within `capacity`.
   std::vector<int64_t> allowed;
   std::vector<Relaxation> relaxations;
-  // The best known choice: the minimum time, and for this time the minimum of need(0).
+  // The time and need(0) of the best choice so far. At equal times, a smaller need(0) is better.
   int64_t bestTime = kNever, bestNeed = 0;
   std::vector<int> best;
   int64_t boundTime = 0; // a lower bound of the time of every choice
@@ -409,7 +409,7 @@ std::vector<RecomputeChoice> lmc::recomputeChoices(const RecomputeChoiceProblem 
   for (int i = 0; i <= steps; ++i) // budgets from the smallest peak upwards
     asked.push_back(
         least + uint64_t((unsigned __int128)(most - least) * unsigned(i) / unsigned(steps + 1)));
-  // Budgets do not depend on each other, so threads compute them at the same time.
+  // Each thread computes the choices for some of the budgets.
   std::vector<std::optional<RecomputeChoice>> chosen(asked.size());
   std::atomic<size_t> next = 0;
   auto work = [&] {

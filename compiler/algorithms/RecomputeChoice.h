@@ -1,25 +1,25 @@
 // Chooses one recompute option for each layer.
 //
-// Layer l of L keeps kept(l) bytes from its forward to its backward pass. The backward pass goes
-// from the last layer to the first. At layer l, the bytes kept by layers 0..l are live, and
-// transient(l) bytes in addition. At the start of the backward pass, the bytes kept by all layers
-// are live. In addition, the last norm, the head and the loss need `headAndLossBytes`. So
+// Layer l of L keeps kept(l) bytes from its forward pass to its backward pass. The backward pass
+// goes from the last layer to the first. At layer l, it needs transient(l) bytes, beside the bytes
+// that layers 0..l keep. Before the last layer, the last norm, the head and the loss need
+// `headAndLossBytes`, beside the bytes that all layers keep. So
 //
 //   peak = fixedBytes + max( headAndLossBytes + sum of all kept,
 //                            max over l of transient(l) + sum of kept(0..l) )
 //
-// Of all choices whose peak is within a budget, the result has the minimum sum of seconds. Of
-// several such choices, it has the minimum peak.
+// Of all choices whose peak is within a budget, the result takes the fewest seconds. If several do,
+// the result has the smallest peak of them.
 //
-// This is a multiple-choice knapsack problem, solved by dynamic programming over lists of
-// undominated partial choices (Kellerer, Pferschy and Pisinger, "Knapsack Problems", 2004, chapter
-// 11). A partial choice has options only for the last layers. If two of them need the same bytes,
-// the faster one dominates. Lower bounds from the continuous relaxation discard more partial
-// choices. The result is exact unless thousands of undominated ones remain; this happens when all
-// options cost nearly the same seconds per byte. Then only the most promising ones are kept, and
-// the result states a lower bound of the time.
+// This is a multiple-choice knapsack problem. It is solved by dynamic programming over partial
+// choices, which have options only for the last layers (Kellerer, Pferschy and Pisinger, "Knapsack
+// Problems", 2004, chapter 11). If one partial choice needs no more bytes than another and is no
+// slower, it dominates the other, which is discarded. Lower bounds from the continuous relaxation
+// discard more partial choices. Thousands may remain if all options cost nearly the same seconds
+// per byte. Then only the most promising ones are kept, and the result may not be the fastest
+// choice. It states a lower bound of the time.
 //
-// With equal predicted seconds on the shipped models, a greedy choice (the options that save most
+// On the shipped models, with equal predicted seconds, a greedy choice (the options that save most
 // bytes per second first) has a peak up to 9.7% higher. One option for all layers has a peak up to
 // 84% higher (bench/results/planners-2026-11-22.md).
 #pragma once
@@ -69,9 +69,10 @@ struct RecomputeChoice {
 std::optional<RecomputeChoice> chooseRecompute(const RecomputeChoiceProblem &problem,
                                                uint64_t budget);
 
-// Returns choices from the fastest of all to the one with the smallest peak. Each is slower than
-// the choice before it and has a smaller peak. Calls chooseRecompute() with each of `budgets`, and
-// with `steps` + 1 budgets that divide the range between the first and the last peak evenly.
+// Returns choices from the fastest to the one with the smallest peak. Each is slower than the
+// choice before it, and has a smaller peak. Calls chooseRecompute() with each of `budgets`, and
+// with `steps` + 1 evenly spaced budgets from the smallest peak towards the peak of the fastest
+// choice.
 std::vector<RecomputeChoice> recomputeChoices(const RecomputeChoiceProblem &problem, int steps,
                                               const std::vector<uint64_t> &budgets);
 

@@ -24,7 +24,7 @@ int microStep(const plan::Plan &plan) {
 
 unsigned firstBackward(const plan::Function &function) {
   unsigned first = 0;
-  // An async collective of the backward pass may start earlier, during the forward pass.
+  // An asynchronous collective of the backward pass may start earlier, during the forward pass.
   auto isBackward = [](const plan::Command &command) {
     return command.backward() && command.stream() == 0;
   };
@@ -43,7 +43,7 @@ static uint64_t median(const std::map<int, uint64_t> &byLayer) {
 
 namespace {
 
-// The bytes of main gradients that matrix products read and write.
+// The bytes of main gradients that matrix products read or write.
 struct GradientTraffic {
   double layers = 0, head = 0;
   double floor = 0; // the bytes if one product computed each gradient

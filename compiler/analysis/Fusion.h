@@ -17,7 +17,8 @@ int microStep(const plan::Plan &plan);
 // there is none. All later commands belong to the backward pass, even unmarked ones.
 unsigned firstBackward(const plan::Function &function);
 
-// Returns `said`, the compiler's section `fusion` of a report, with more figures (docs/explain.md).
+// Returns the section `fusion` of a report (docs/explain.md): `said`, which the compiler has
+// written, and more figures.
 nlohmann::json fusionReport(const plan::Plan &plan, const cost::DeviceSpec &spec,
                             const nlohmann::json &said);
 

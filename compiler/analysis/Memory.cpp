@@ -11,8 +11,8 @@
 namespace lmc {
 namespace {
 
-// A byte that slices of several categories cover counts for the first of them in this order. Values
-// kept for the backward pass come first.
+// If slices of several categories cover a byte, it counts for the category that is first in this
+// list. Values kept for the backward pass come first.
 constexpr plan::Category kOrder[] = {
     plan::Category::Activations,    plan::Category::LibraryWorkspace, plan::Category::Temporaries,
     plan::Category::Parameters,     plan::Category::ComputeCopies,    plan::Category::Gradients,
@@ -88,7 +88,7 @@ std::vector<Slices> groupByBuffer(Slices slices) {
   return buffers;
 }
 
-// Adds the bytes of `buffer` to `change`: for each command, the change of the live bytes.
+// Adds the bytes of `buffer` to `change`, which has the change of the live bytes at each command.
 void addBuffer(Slices buffer, std::vector<std::array<int64_t, kCategories>> &change) {
   int commands = int(change.size()) - 1;
   std::vector<int> times;

@@ -1,4 +1,4 @@
-// The use of a plan's memory, command by command.
+// How much memory a plan uses at each command.
 #pragma once
 
 #include "plan_generated.h"
@@ -46,7 +46,7 @@ struct MemoryTimeline {
   std::vector<FunctionMemory> functions;
   int worst = -1; // the function with the highest peak
 
-  // Returns the maximum number of bytes that a function keeps for its backward pass at one moment.
+  // Returns the maximum, over a function's commands, of the bytes kept for its backward pass.
   uint64_t activationBytes() const;
 };
 

@@ -43,8 +43,8 @@ static bool hasStages(const Group &group, const DeviceSpec &spec) {
   return spec.nodeLink.stages && group.devicesPerNode > 1 && group.nodes > 1;
 }
 
-// Returns the seconds of a collective in stages: `inside` passes around the ring of each node, and
-// `across` passes around the rings across the nodes.
+// Returns the seconds of a collective in stages: `inside` passes around the ring inside each node,
+// and `across` passes around the rings across the nodes.
 static double stagedSeconds(double bytes, const Group &group, int inside, int across,
                             const DeviceSpec &spec) {
   return inside * ringSeconds(bytes, {group.devicesPerNode, 1}, 1, spec) +

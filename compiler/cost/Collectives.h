@@ -12,13 +12,13 @@
 //   all-reduce:                  twice around the ring, with one base
 //
 // `base` is that of [link.node] if the group has several nodes. Such a group can also run an
-// all-reduce over a tree of nodes, at 0.92 of the ring's rate (NCCL's factor), with 2 *
-// (devicesPerNode - 1) hops inside nodes and 2 * log2(nodes) between them. The faster of the two
-// counts.
+// all-reduce over a tree of nodes. The tree has 0.92 of the ring's rate (NCCL's factor), 2 *
+// (devicesPerNode - 1) hops inside nodes, and 2 * log2(nodes) hops between nodes. The faster of
+// ring and tree counts.
 //
-// If [link.node] sets `stages`, a group of several nodes works in stages (NodeCommunicator.h), each
-// of which is a ring. Devices with the same number in their nodes form a ring across the nodes.
-// Each such ring works on a share of the tensor, 1 / devicesPerNode:
+// If [link.node] sets `stages`, a collective of several nodes has stages (NodeCommunicator.h), each
+// of which uses rings. Devices with the same number in their nodes form a ring across the nodes.
+// Each of these rings works on 1 / devicesPerNode of the tensor, a share:
 //
 //   all-gather      of a share across the nodes, then of the whole tensor inside each node
 //   reduce-scatter  inside each node, then of a share across the nodes
@@ -40,11 +40,11 @@ struct Group {
 double allGatherSeconds(double bytes, const Group &group, const DeviceSpec &spec);
 double allReduceSeconds(double bytes, const Group &group, const DeviceSpec &spec);
 
-// Returns the share of a device's processors that a collective of the group occupies: the maximum
-// over the links that the group uses.
+// Returns the share of a device's processors that the group's collectives occupy: the larger of the
+// shares of the links that they use.
 double processorsOf(const Group &group, const DeviceSpec &spec);
 
-// The time of an all-gather over n devices as a line: latency + (n - 1) / n * bytes / bandwidth.
+// An all-gather over n devices takes latency + (n - 1) / n * bytes / bandwidth seconds.
 struct AllGatherLine {
   double latency;   // seconds
   double bandwidth; // bytes/s

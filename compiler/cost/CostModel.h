@@ -29,8 +29,8 @@ public:
     return {gemm(work.product), estimate(work.rows, spec)};
   }
 
-  // Returns the estimate of one kernel that computes a matrix product and its SwiGLU. The product
-  // runs at `share` times the rate of a library's product.
+  // Returns the estimate of one kernel that computes both the matrix product and the SwiGLU. The
+  // product runs at `share` times the rate of a library's product.
   Estimate wholeSwiglu(const SwigluWork &work, double share = 1) const;
 
   // Returns a warning if the work does not run on the device's matrix units, but would do so with

@@ -25,8 +25,8 @@ constexpr struct {
 #include "devices.inc"
 };
 
-// One key of a section: the field of the spec that holds its value (a uint64_t is a size in bytes),
-// and the accepted range.
+// A key of a section, the field of the spec for its value (a uint64_t is a number of bytes), and
+// the range of allowed values.
 struct Key {
   const char *name;
   std::variant<double *, int64_t *, std::string *, uint64_t *, DataType *, bool *,

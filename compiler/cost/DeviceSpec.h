@@ -27,9 +27,9 @@ struct GemmModel {
   int64_t maxSplits = 1; // maximum number of parts that the sum over k is divided into
 };
 
-// The speed of a library's attention for one dtype and head dimension. Attention over `seq` tokens
-// runs at forward * seq / (seq + forwardHalfLength) FLOP/s; only the scores that the mask leaves
-// count. The gradient uses the two `backward` numbers in the same way.
+// The speed of a library's attention for one dtype and head dimension. With `seq` tokens, the
+// forward pass runs at forward * seq / (seq + forwardHalfLength) FLOP/s. Scores that the mask
+// removes do not count as FLOPs. The backward pass uses the two `backward` numbers in the same way.
 struct AttentionModel {
   DataType dtype = DataType::BF16;
   int64_t headDim = 0;
@@ -37,9 +37,9 @@ struct AttentionModel {
   double backward = 0, backwardHalfLength = 0;
 };
 
-// Measured rates of the target's own kernels for a matrix product with SwiGLU, divided by the rate
-// of a library's product; 0: not measured. An entry holds for `rows` and more rows, up to the
-// `rows` of the next entry with the same `inner` and `columns`.
+// The measured rate of the target's own kernel for a matrix product with SwiGLU, divided by the
+// rate of a library's product; 0: not measured. An entry holds from its `rows` up to the `rows` of
+// the next entry with the same `inner` and `columns`.
 struct SwigluRate {
   int64_t rows = 0, inner = 0, columns = 0; // x is [rows, inner], silu(g) u is [rows, columns]
   double forward = 0, backward = 0;
@@ -114,9 +114,9 @@ struct Rates {
   double launchSeconds;  // time from the end of a kernel to the start of the next
 };
 
-// The rates for a planning pass that has no device spec: an H100 SXM sustains about 70% of 989
-// TFLOP/s in dense bf16 and 90% of 3.35 TB/s (NVIDIA's data sheet). The time between kernels is
-// that of devices/h100-sxm.toml.
+// The rates for a planning pass that has no device spec. They assume an H100 SXM, with 70% of 989
+// TFLOP/s in dense bf16 and 90% of 3.35 TB/s (peaks of NVIDIA's data sheet). The time between
+// kernels is that of devices/h100-sxm.toml.
 inline constexpr Rates kDefaultRates{700e12, 3.0e12, 2e-6};
 
 // Returns the rates of the device for matrix products of `dtype`; kDefaultRates if `spec` is null.
@@ -144,12 +144,12 @@ Result<DeviceSpec> deviceSpecOf(const TargetConfig &target, const std::string &d
 // Parses the text of a spec; errors name `path`.
 Result<DeviceSpec> parseDeviceSpec(const std::string &text, const std::string &path);
 
-// Comments for numbers and sections of a spec, keyed by "memory.bandwidth", "gemm.bf16", or
-// "attention.0" for the first table of attention.
+// Comments for a spec's numbers and sections. Keys are, for example, "memory.bandwidth",
+// "gemm.bf16", and "attention.0" for the first [[attention]] table.
 using SpecComments = std::map<std::string, std::string>;
 
-// Returns the spec as TOML that parseDeviceSpec reads; numbers have six significant digits.
-// `header` is the text before the first key: complete comments, or "".
+// Returns the spec as TOML that parseDeviceSpec reads. Numbers have six significant digits.
+// `header` is put before the first key; it must have only complete comments, or be "".
 std::string deviceSpecToml(DeviceSpec spec, const std::string &header = "",
                            const SpecComments &comments = {});
 

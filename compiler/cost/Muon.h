@@ -13,7 +13,7 @@ struct MuonWork {
   DataType dtype = DataType::BF16;
 };
 
-// Returns the seconds in which one rank orthogonalizes all matrices, which lie in one stack.
+// Returns the seconds in which one rank orthogonalizes all matrices, if they lie in one stack.
 double orthogonalizeSeconds(const MuonWork &work, const CostModel &model);
 
 // Returns the seconds in which one rank copies all matrices to a stack and orthogonalizes them.

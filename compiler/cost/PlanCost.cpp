@@ -153,9 +153,9 @@ public:
     work.group = groupOf(plan, op.axis());
     return work;
   }
-  // A wait touches no memory; planCost() knows how long it takes.
+  // A wait has no memory traffic. planCost() computes how long it takes.
   Work operator()(const plan::Wait &) const { return KernelWork(); }
-  // Any other command does so little arithmetic that only its memory traffic decides its time.
+  // All other commands do little arithmetic, so only their memory traffic counts.
   template <typename Body> Work operator()(const Body &op) const { return trafficOf(op); }
 
 private:
@@ -163,8 +163,8 @@ private:
   DataType typeOf(uint32_t index) const { return dataType(slice(index).dtype()); }
   double bytesOf(uint32_t index) const { return double(slice(index).bytes()); }
   int64_t widthOf(uint32_t index) const { return int64_t(byteWidth(slice(index).dtype())); }
-  // Returns the traffic of a command that reads and writes its operands. Of the slices in `parts`,
-  // only the fraction `part` of the bytes counts.
+  // Returns the traffic of a command that reads and writes its operands. Slices in `parts` count
+  // only the fraction `part` of their bytes.
   template <typename Op>
   KernelWork trafficOf(const Op &op, std::initializer_list<uint32_t> parts = {},
                        double part = 1) const {
@@ -177,23 +177,23 @@ private:
     }
     return work;
   }
-  // Returns the work of a command that moves rows. The slices `ofChoices` have one row per choice,
-  // but only rows that belong to an expert are moved.
+  // Returns the work of a command that moves rows. The slices `ofChoices` have one row per choice
+  // of an expert. Only rows with an expert of this rank are moved.
   template <typename Op>
   KernelWork movedOf(const Op &op, std::initializer_list<uint32_t> ofChoices) const {
     return trafficOf(op, ofChoices, shareWithExperts(op));
   }
-  // Returns the fraction of the rows of choices that belong to an expert.
+  // Returns the fraction of the rows of choices that belong to an expert of this rank.
   template <typename Op> double shareWithExperts(const Op &op) const {
     const plan::SortRows *sort = sortOf(plan);
     const uint64_t rows = op.held() ? op.held() : op.tokens() * op.chosen();
     return sort ? double(rowsOfExperts(rows, sort->count())) / double(rows) : 1;
   }
-  // Adds the traffic of repeated reads to `work`. `of` has a row per token, and `to` a row per
-  // choice of a token; each row of `of` is read once per choice. The reads of one row lie far
-  // apart, because choices are sorted by expert. If `of` is larger than a cache, they come from
-  // memory. On an H100, combine_rows_grad of 64 MiB took 1.41 times as long as with one read of
-  // each row (bench/results/gpu-2026-11-26-h100.md).
+  // Adds the traffic of repeated reads to `work`. Each row of the slice `of` belongs to a token,
+  // and is read once per choice of the token. The slice `to` has a row per choice. The reads of a
+  // row lie far apart, because choices are sorted by expert. If `of` is larger than a cache, they
+  // come from memory. On an H100, combine_rows_grad of 64 MiB took 1.41 times as long as with one
+  // read of each row (bench/results/gpu-2026-11-26-h100.md).
   template <typename Op>
   KernelWork readAgain(KernelWork work, const Op &op, uint32_t of, uint32_t to) const {
     constexpr double kLargestCached = 32 << 20;
@@ -223,7 +223,7 @@ private:
     const uint64_t pitch = slice(index).pitch();
     return pitch ? int64_t(pitch) / widthOf(index) : rowOf(index);
   }
-  // Returns true if `elements` elements of the slice are whole units of 16 bytes.
+  // Returns true if the bytes of `elements` elements of the slice are a multiple of 16.
   bool isAligned(uint32_t index, int64_t elements) const {
     return elements * widthOf(index) % 16 == 0;
   }
@@ -240,8 +240,8 @@ private:
   template <typename Op> int64_t allRowsOf(const Op &op) const {
     return rowsOfExperts(op.rows(), op.experts());
   }
-  // Returns how many of the `rows` rows belong to one of this rank's `experts` experts. The memory
-  // has room for the case that the tokens of all ranks choose only these experts. On average, a
+  // Returns how many of `rows` rows belong to this rank's `experts` experts. The buffer is large
+  // enough for the case that all ranks' tokens choose only these experts. In balanced routing, a
   // rank gets as many choices as its own tokens make.
   int64_t rowsOfExperts(uint64_t rows, uint64_t experts) const {
     const auto ranks = int64_t(plan.expert_ranks());
@@ -310,7 +310,7 @@ public:
       : plan(plan), spec(spec), cost(cost) {}
 
   // Adds a command. `estimate` is the estimate for the command alone. For a wait or a command of
-  // stream 0, its seconds become the time that the command takes on stream 0.
+  // stream 0, estimate.seconds becomes the time that stream 0 spends on the command.
   void add(const plan::Command &command, uint32_t number, Estimate &estimate) {
     cost.starts.push_back(cost.seconds);
     if (const plan::Wait *wait = command.body_as_Wait()) {
@@ -360,7 +360,7 @@ private:
     return index;
   }
 
-  // Returns the seconds of a command that starts now and would take `alone` seconds by itself.
+  // Returns the seconds of a command that starts now and takes `alone` seconds without collectives.
   double besideCollectives(double alone) {
     std::erase_if(moving, [&](const Moving &each) { return each.end <= cost.seconds; });
     double now = cost.seconds, left = alone; // `left`: the remaining seconds at full speed
@@ -382,8 +382,8 @@ private:
     return now > cost.seconds ? now + std::max(left, 0.0) - cost.seconds : alone;
   }
 
-  // Returns the seconds until the collective has ended. They are exposed time of this collective
-  // and of those that it waited for.
+  // Returns the seconds until the collective has ended. Adds them to the exposed times of this
+  // collective and of those that it waited for.
   double waitFor(uint32_t index) {
     const double now = cost.seconds, end = endOf(index);
     for (std::optional<uint32_t> each = index; each && endOf(*each) > now; each = causes[*each])
@@ -394,7 +394,7 @@ private:
 
   double endOf(uint32_t index) const { return cost.collectives[index].end; }
 
-  // A collective that has not ended. Commands beside it run at the fraction `speed` of their speed.
+  // A collective that occupies processors. Commands beside it run at `speed` times their speed.
   struct Moving {
     double start, end, speed;
   };
@@ -428,8 +428,8 @@ PlanCost planCost(const plan::Plan &plan, const CostModel &model, Routing routin
       std::vector<const plan::Launch *> launches = plan::launchesOf(*command);
       double behind = 0; // the share of the command's time that the kernel behind a product takes
       if (const auto *swiglu = std::get_if<SwigluWork>(&work)) {
-        // Only one of the two kernels runs: the SwiGLU kernel after a library's product, or the
-        // kernel that computes product and SwiGLU.
+        // The plan has two kernels, of which only one runs: the SwiGLU kernel after a library's
+        // product, or the kernel that computes both.
         const size_t runs = kernels.size() == 1 ? 1 : 0;
         behind = runs == 0 ? kernels[1].seconds / estimate.seconds : 0;
         for (size_t i = 0; i < launches.size(); ++i)

@@ -1,15 +1,15 @@
 // Predicts the cost of a whole plan on a device, from the estimates of all commands.
 //
-// Each command starts as soon as the plan's streams allow (plan.fbs, Command.stream). If two
-// collectives use the same links, inside nodes or between them, the second one starts when the
-// first one has ended, even on another stream.
+// Each command starts as soon as the plan's streams allow (plan.fbs, Command.stream). Collectives
+// that use the same links, inside nodes or between nodes, run one after the other, even on two
+// streams.
 //
 // A collective that moves data occupies a share of the device's processors (LinkModel::processors
 // in DeviceSpec.h). Commands beside it run at 1 - processors of their speed. Beside two
 // collectives, both factors apply. The memory bandwidth that a collective takes is ignored.
 //
-// The time of a function is the sum over the commands of stream 0, waits included. An optimizer
-// step takes (GAS is the number of micro-steps)
+// The time of a function is the sum of the times of stream 0's commands, with their waits. The time
+// of an optimizer step is (GAS is the number of micro-steps)
 //
 //   micro_first + (GAS - 2) micro + micro_last + optimizer     (GAS 1: micro_first + optimizer)
 #pragma once
@@ -33,21 +33,21 @@ struct CollectiveTime {
 struct FunctionCost {
   double seconds = 0; // seconds of one run
   uint64_t runsPerStep = 0;
-  // The estimates in the order of the plan's commands. A Wait, or a collective of stream 0, lasts
-  // until the collective ends. Other commands of stream 0 include the delay by collectives beside
-  // them.
+  // The estimates in the order of the plan's commands. The time of a Wait, or of a collective of
+  // stream 0, ends when the collective ends. The times of other commands of stream 0 include the
+  // delay by collectives that run beside them.
   std::vector<Estimate> commands;
-  // Per command: the seconds of the SwiGLU kernel that runs after a library's matrix product in a
-  // LinearSwiglu or SwigluLinearGrad; else 0.
+  // Per command: the seconds of the SwiGLU kernel after a library's matrix product (LinearSwiglu,
+  // SwigluLinearGrad); else 0.
   std::vector<double> behindProducts;
   std::vector<double> starts; // start of each command, in seconds from the start of the function
   std::vector<CollectiveTime> collectives; // in order
   double slowed = 0; // seconds that the commands take longer because of collectives beside them
 };
 
-// The cost of all launches of a kernel in one optimizer step, with no collective beside it. If a
-// command has several kernels but only one estimate, the kernels divide the estimate in the ratio
-// of the times that their own FLOPs and traffic would take.
+// The cost of all launches of a kernel in one optimizer step, with no collective beside it. If
+// several kernels of a command have one estimate together, it is divided among them in the ratio of
+// the times that their own FLOPs and traffic would take.
 struct KernelCost {
   uint64_t launches = 0;
   double seconds = 0;
@@ -65,8 +65,8 @@ struct PlanCost {
   double mfuCausal = 0, mfuFull = 0;
 };
 
-// How the routers of a mixture of experts choose. Balanced: all experts are chosen equally often.
-// SameExperts: every token chooses the same experts.
+// Which experts the routers choose. Balanced: all experts equally often. SameExperts: every token
+// chooses the same experts.
 enum class Routing { Balanced, SameExperts };
 
 PlanCost planCost(const plan::Plan &plan, const CostModel &model,
@@ -75,16 +75,15 @@ PlanCost planCost(const plan::Plan &plan, const CostModel &model,
 // Returns the number of experts that a token chooses; 0 if the plan has no experts.
 int64_t sameExperts(const plan::Plan &plan);
 
-// Returns the warnings of `model` for the commands of a plan, each only once. A warning names the
-// ops of the model that it concerns.
+// Returns the warnings of `model` about the commands of a plan, without repetitions. A warning
+// names the model's ops that it concerns.
 std::vector<std::string> warningsOf(const plan::Plan &plan, const CostModel &model);
 
 // Returns the work of a command in the form that estimate() takes (Roofline.h).
 Work workOf(const plan::Plan &plan, const plan::Command &command,
             Routing routing = Routing::Balanced);
 
-// Returns the number of nodes, and of devices per node, of a group of ranks along an axis of the
-// mesh.
+// Returns how many nodes, and devices per node, a group of ranks along the mesh's `axis` has.
 Group groupOf(const plan::Plan &plan, plan::Axis axis);
 
 // Returns the text of a setting stored in the plan; "" when it is not stored.

@@ -43,8 +43,8 @@ public:
   Fit(const DeviceSpec &start, const std::vector<MeasuredWork> &measured,
       const MakeModel &makeModel)
       : measured(measured), makeModel(makeModel), start(start), spec(start) {
-    // During the fit, memoryBandwidth is the bandwidth that kernels reach. At the end, result()
-    // divides it into memoryBandwidth and reachable.
+    // During the fit, memoryBandwidth is the bandwidth that kernels reach, and reachable is 1.
+    // Afterwards, result() sets both.
     spec.memoryBandwidth *= spec.reachable;
     spec.reachable = 1;
     add("memory.bandwidth", spec.memoryBandwidth);
@@ -91,7 +91,7 @@ private:
           !std::holds_alternative<ScatterWork>(command.work))
         continue;
       const Estimate estimate = cost::estimate(command.work, start);
-      // A command of at most two launch times says too little about a rate.
+      // A command that takes at most two launch times says too little about a rate.
       const double seconds = command.seconds - start.launchSeconds;
       if (seconds <= start.launchSeconds)
         continue;
@@ -104,10 +104,10 @@ private:
     return bytes <= double(spec.cacheBytes) ? spec.cacheBandwidth : spec.memoryBandwidth;
   }
 
-  // Returns the single rate that limits a command, or null if several do.
+  // Returns the rate that limits a command; null if several rates do.
   Rate *limitOf(const Work &work, const CostModel &model, const std::vector<Estimate> &kernels) {
     if (const auto *attention = std::get_if<AttentionWork>(&work)) {
-      // If the target predicts its own attention kernels, their times depend on the clock.
+      // If the target predicts the times of its attention kernels, these times depend on the clock.
       const bool byClock = !model.attentionKernels(*attention).empty();
       const Estimate whole = sumOf(kernels);
       if (whole.bound == Bound::MemoryBandwidth)
@@ -123,14 +123,15 @@ private:
     if (only.bound == Bound::MemoryBandwidth)
       return rateOf(bandwidthFor(only.bytes));
     if (const auto *gemm = std::get_if<GemmWork>(&work)) {
-      // Products outside of the matrix units have the rate of f32.
+      // Matrix products that do not run on the matrix units have the rate of f32.
       const DataType dtype = only.bound == Bound::MatrixUnits ? gemm->input : DataType::F32;
       return rateOf(spec.gemm[size_t(dtype)].sustained);
     }
     return rateOf(spec.vectorFlops);
   }
 
-  // Sets each rate to the median over the commands that it limits. Returns true if a rate changed.
+  // Sets each rate to the median for the commands that it limits (Refit.h). Returns true if one
+  // changed.
   bool improve() {
     const std::unique_ptr<CostModel> model = makeModel(spec);
     std::vector<Weighted> launches;

@@ -1,18 +1,18 @@
 // Fits the rates of a device spec to measured times of commands.
 //
-// A command's predicted time is the launch time plus the maximum of the times of the device's
-// units. The time of a unit is its work divided by a rate (Roofline.h). The fit assigns each
-// command to the rate that limits it. It then sets each rate to the weighted median, over its
-// commands, of the rate that would explain the measured time. The weight is the command's predicted
-// seconds per step. A new rate may make another rate the limit of a command, so the fit repeats
-// this until no rate changes.
+// A command's predicted time is the launch time plus the time of the device's slowest unit
+// (Roofline.h). The time of a unit is its work divided by a rate. The fit assigns each command to
+// the rate that limits it, and computes the rate that would explain the command's measured time.
+// Each rate is then set to the weighted median of these values of its commands. The weights are
+// predicted seconds per step. With the new rates, other rates may limit a command, so the fit
+// repeats until none changes.
 //
-// At the start, the rates of memory, cache and vector units are the highest that any kernel
-// reached: no lower rate can be true.
+// The fit starts from the highest rates of memory, cache and vector units that any kernel reached,
+// because the true rates cannot be lower.
 //
 // The fitted numbers are memory.reachable (memory.bandwidth if reachable would exceed 1),
-// memory.cache_bandwidth, vector.flops, launch.seconds, the `sustained` of matrix products, and for
-// attention the GPU's clock or the rates in the [[attention]] tables.
+// memory.cache_bandwidth, vector.flops, launch.seconds, and the `sustained` of matrix products. For
+// attention, they are the GPU's clock or the rates in the [[attention]] tables.
 #pragma once
 
 #include "compiler/cost/CostModel.h"
@@ -45,7 +45,7 @@ struct Refit {
 // Returns the cost model of the measured target for a spec.
 using MakeModel = std::function<std::unique_ptr<CostModel>(DeviceSpec)>;
 
-// Returns `spec` with the rates that explain `measured`. A rate that limits no command changes only
+// Returns `spec` with rates that explain `measured`. If a rate limits no command, it changes only
 // if a command reached a higher rate.
 Refit refit(const DeviceSpec &spec, const std::vector<MeasuredWork> &measured,
             const MakeModel &makeModel);

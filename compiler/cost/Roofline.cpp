@@ -39,12 +39,12 @@ Estimate roofline(double computeSeconds, Bound unit, double flops, double bytes,
 //   waves = ceil(tiles * splits / units)
 //   seconds = waves * units * 2 * tileRows * tileColumns * (k / splits + fixedDepth) / sustained
 //
-// fixedDepth is the cost of filling the pipeline and of writing a tile, in elements of k. Several
-// parts are summed through memory in f32. The number of splits is the fastest one, as libraries
-// choose it. Kernels of experts do not split k.
+// fixedDepth is the cost of filling the pipeline and of writing a tile, in elements of k. If there
+// are several parts, their sums are added through memory in f32. `splits` is the fastest number, as
+// in libraries. Kernels of experts do not split k.
 //
-// With `uneven`, m is the mean of many products, whose last tiles are half empty on average. So m
-// rows take max(1, m / tileRows + 1 / 2) tiles instead of ceil(m / tileRows).
+// With `uneven`, m is the mean number of rows of many products. The last tile of each product is
+// half empty on average. So m rows take max(1, m / tileRows + 1 / 2) tiles, not ceil(m / tileRows).
 Estimate estimate(const GemmWork &work, const DeviceSpec &spec) {
   const GemmModel &model = spec.gemm[size_t(work.input)];
   double m = double(work.m), n = double(work.n), k = double(work.k), batch = double(work.batch);
@@ -71,8 +71,8 @@ Estimate estimate(const GemmWork &work, const DeviceSpec &spec) {
   if (work.residual)
     bytes += batch * double(elementBytes(work.output)) * m * n;
   if (work.accumulate) {
-    // A tile reads the old d and writes the new d after its arithmetic, so this traffic overlaps no
-    // arithmetic.
+    // A tile reads the old d and writes the new d after its arithmetic. So the time of this traffic
+    // is added to the time of the arithmetic.
     double old = batch * double(elementBytes(work.output)) * m * n;
     bytes += old;
     best += 2 * old / spec.bandwidthFor(bytes);
@@ -96,8 +96,8 @@ size_t attentionModelOf(const AttentionWork &work, const DeviceSpec &spec) {
   return nearest;
 }
 
-// Forward: q k^T and p v take 2 d FLOP each per visible pair of query and key, where d is the head
-// dimension. Backward: five such products (q k^T, dv, dp, dq and dk) take 2.5 times as many.
+// Forward: q k^T and p v take 2 d FLOP each per visible pair of query and key. d is the head
+// dimension. Backward: five such products (q k^T, dv, dp, dq and dk) take 2.5 times as many FLOP.
 Estimate estimate(const AttentionWork &work, const DeviceSpec &spec) {
   const AttentionModel &model = spec.attention[attentionModelOf(work, spec)];
   double b = double(work.batch), s = double(work.seq), h = double(work.heads),

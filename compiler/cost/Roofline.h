@@ -32,8 +32,8 @@ struct GemmWork {
   DataType output = DataType::BF16;
   bool accumulate = false;
   bool residual = false; // true if a matrix as large as d is also read and added
-  // The first row length or row pitch of a, b or d, in elements, that is no multiple of 16 bytes; 0
-  // if there is none.
+  // The first row length or row pitch of a, b or d that is not a multiple of 16 bytes, in elements;
+  // 0 if there is none.
   int64_t unalignedRow = 0;
   int64_t batch = 1;
   bool experts = false; // true for the products of those of the `batch` experts that have rows
@@ -49,7 +49,7 @@ struct AttentionWork {
   bool backward = false;
   bool documents = false; // true if there is a document mask
   bool rope = false;      // true if the gradients of q and k are also rotated back
-  // The first row pitch, in elements, that is no multiple of 16 bytes; 0 if there is none.
+  // The first row pitch that is not a multiple of 16 bytes, in elements; 0 if there is none.
   int64_t unalignedPitch = 0;
 
   auto operator<=>(const AttentionWork &) const = default;
@@ -77,8 +77,8 @@ struct ScatterWork {
   bool accumulate = false;
 };
 
-// A collective of `group` on a tensor, which has `bytes` bytes after an all-gather or before a
-// reduce-scatter.
+// A collective of `group`. The tensor has `bytes` bytes after an all-gather, before a
+// reduce-scatter, or in an all-reduce.
 struct CollectiveWork {
   bool isAllReduce = true; // false: an all-gather or a reduce-scatter
   double bytes = 0;
@@ -88,7 +88,7 @@ struct CollectiveWork {
 using Work =
     std::variant<GemmWork, AttentionWork, KernelWork, ScatterWork, CollectiveWork, SwigluWork>;
 
-// Returns true if `work` consists of matrix products; attention also does.
+// Returns true if `work` is a matrix product, alone or in attention or SwiGLU.
 inline bool isMatrixWork(const Work &work) {
   return std::holds_alternative<GemmWork>(work) || std::holds_alternative<AttentionWork>(work) ||
          std::holds_alternative<SwigluWork>(work);
@@ -105,9 +105,9 @@ Estimate estimate(const GemmWork &work, const DeviceSpec &spec);
 Estimate estimate(const AttentionWork &work, const DeviceSpec &spec);
 Estimate estimate(const KernelWork &work, const DeviceSpec &spec);
 Estimate estimate(const ScatterWork &work, const DeviceSpec &spec);
-// Returns the estimate of a library's product and of the kernel that follows it.
+// Returns the estimate of a library's product and the kernel that follows it, together.
 Estimate estimate(const SwigluWork &work, const DeviceSpec &spec);
-// The formulas are in Collectives.h. `bytes` of the estimate is what one rank sends.
+// Uses the formulas of Collectives.h. Estimate::bytes is the number of bytes that one rank sends.
 Estimate estimate(const CollectiveWork &work, const DeviceSpec &spec);
 Estimate estimate(const Work &work, const DeviceSpec &spec);
 
@@ -115,8 +115,8 @@ Estimate estimate(const Work &work, const DeviceSpec &spec);
 // the longest kernel.
 Estimate sumOf(const std::vector<Estimate> &kernels);
 
-// Returns the index in spec.attention of the model that estimate(AttentionWork) uses: the one with
-// the nearest head dimension, if possible of the same dtype.
+// Returns the index in spec.attention of the entry that estimate(AttentionWork) uses. An entry of
+// the same dtype is preferred, then the one with the nearest head dimension.
 size_t attentionModelOf(const AttentionWork &work, const DeviceSpec &spec);
 
 // Returns the estimate of a command that computes on `unit` for `computeSeconds` and moves `bytes`
@@ -124,8 +124,8 @@ size_t attentionModelOf(const AttentionWork &work, const DeviceSpec &spec);
 Estimate roofline(double computeSeconds, Bound unit, double flops, double bytes,
                   const DeviceSpec &spec);
 
-// Returns the number of visible (query, key) pairs in one head of one sequence: query i sees min(i
-// + 1, window) keys. A window of 0 means no window.
+// Returns the number of visible (query, key) pairs in one head of one sequence. Query i sees min(i
+// + 1, window) keys; with a window of 0, it sees i + 1 keys.
 double visiblePairs(int64_t seq, int64_t window);
 
 } // namespace lmc::cost

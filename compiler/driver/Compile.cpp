@@ -97,12 +97,11 @@ private:
   bool isAttempt = false;    // true if the plan may not be the final one: no dumps, no printed IR
   bool hasSmaller = false;   // true if a smaller plan is tried after one that does not fit
   double fastestRate = 0;    // tokens/s of the fastest plan that planFastest() has found so far
-  // The maximum tokens/s of any plan of the job, set only if the job was not planned because this
-  // maximum is below `fastestRate`.
+  // An upper bound of the tokens/s of all plans of the job. Set only if the job was not planned
+  // because the bound is below `fastestRate`.
   std::optional<double> mostRate;
-  // Models with fewer layers, after the distribute phase. A key is the number of layers,
-  // distributed.reduce and memory.lossChunk: the phases before read these two settings, which may
-  // change.
+  // Models with fewer layers, after the distribute phase. Keys are the number of layers,
+  // distributed.reduce and memory.lossChunk. The compiler tries several values of the last two.
   std::map<std::tuple<int64_t, std::string, int64_t>, OwningOpRef<ModuleOp>> shorter;
   Result<cost::DeviceSpec> spec;
   std::unique_ptr<cost::CostModel> model; // built from an empty spec if the job has none
@@ -121,7 +120,7 @@ Driver::Driver(Config job, const CompileOptions &options, MLIRContext &context)
   model = codegen::costModelOf(config.target.device, spec ? *spec : cost::DeviceSpec());
   details.memoryBudget = result.budgetBytes;
   details.target = config.target.device;
-  // This machine's peak FLOP/s are not stored: they are measured where the plan runs.
+  // The peak FLOP/s of this machine are not stored, because they are measured where the plan runs.
   if (spec && !spec->host)
     details.peakFlops = spec->peakOf(config.training.computeDType);
   details.onlyMeasures = options.onlyMeasures;
@@ -221,8 +220,8 @@ LogicalResult Driver::planFromAutodiff() {
   const bool isShort = options.compileTo < Phase::Buffers;
   if (config.distributed.overlap != "auto" || config.distributed.ranks() == 1 || !spec || isShort)
     return planMemory(sizes);
-  // The values are in order of falling memory, because more work beside collectives takes more
-  // memory. If micro-steps gather no weights, "gathers" is the same as "no".
+  // More work beside collectives takes more memory, so the plans need less and less memory along
+  // `values`. If micro-steps gather no weights, "gathers" is the same as "no".
   SmallVector<StringRef> values = {"yes", "gathers", "no"};
   if (!config.distributed.dividesWeights())
     values = {"yes", "no"};
@@ -230,9 +229,9 @@ LogicalResult Driver::planFromAutodiff() {
                      [&] { return planMemory(sizes); });
 }
 
-// Plans the job with each of `values` for `setting`, a member of `config`. Takes the fastest plan
-// within the budget, of equally fast plans the smallest. The last value must need the least memory.
-// `plan` makes a plan from result.module. The report `key` lists the attempts.
+// Plans the job with each of `values` for `setting`, a member of `config`. `plan` makes a plan from
+// result.module. Takes the fastest plan within the budget; at equal speed, the smallest. The last
+// value must need the least memory. The report `key` lists the attempts.
 LogicalResult Driver::planFastest(StringRef key, ArrayRef<StringRef> values, std::string &setting,
                                   llvm::function_ref<LogicalResult()> plan) {
   const Config job = config;
@@ -299,7 +298,7 @@ LogicalResult Driver::planFastest(StringRef key, ArrayRef<StringRef> values, std
 }
 
 LogicalResult Driver::planMemory(ArrayRef<int64_t> chunkSizes) {
-  // If the compiler chooses the chunk, the report of the search replaces this report.
+  // If the compiler chooses the chunk of the loss, searchMemory() replaces this report.
   if (const LossChunk own = lossChunkOf(*result.module); own.tokens > 0) {
     setLossChunk(config, own.tokens);
     phases.reports["loss_chunk"] = lossChunkNotes(own, {}, tokensPerStep());
@@ -329,7 +328,7 @@ LogicalResult Driver::reportNamedMode() {
   return success();
 }
 
-// Makes the only plan of a job in which nothing is to be chosen, even if it exceeds the budget.
+// Makes the plan of a job that leaves nothing to choose, even if the plan exceeds the budget.
 LogicalResult Driver::planNamedMode() {
   if (failed(reportNamedMode()) || failed(runUpTo(Phase::Memory, Phase::Buffers)))
     return failure();
@@ -338,11 +337,11 @@ LogicalResult Driver::planNamedMode() {
   return success();
 }
 
-// The number of candidates that are planned to find the smallest plan of a job that does not fit.
+// If no plan fits, this many candidates are planned to find the smallest plan.
 static constexpr size_t kMaxSmallest = 4;
 
-// Short models predict the maximum tokens/s of a job, with an error of a few percent. The
-// prediction is multiplied by this factor before it counts as too slow.
+// Models with few layers predict the maximum tokens/s of a job, with an error of a few percent. A
+// job is too slow only if this factor times the prediction is too slow.
 static constexpr double kSureFactor = 1.1;
 
 FailureOr<ModuleOp> Driver::shorterModel(int64_t layers) {
@@ -360,7 +359,7 @@ FailureOr<ModuleOp> Driver::shorterModel(int64_t layers) {
   return *known;
 }
 
-// Extrapolates from two short models. Returns true if the state alone certainly exceeds the budget.
+// Returns true if the state alone certainly exceeds the budget, by models with 3 and 6 layers.
 FailureOr<bool> Driver::isStateTooLarge() {
   constexpr int64_t kFew = 3, kMore = 6;
   constexpr double kSure = 1.02;
@@ -375,7 +374,7 @@ FailureOr<bool> Driver::isStateTooLarge() {
          kSure * double(result.budgetBytes);
 }
 
-// Chooses what layers recompute, the chunk of the loss, or both.
+// Chooses what the layers recompute, the chunk of the loss, or both.
 LogicalResult Driver::searchMemory(ArrayRef<int64_t> chunkSizes) {
   if (failed(requireSpec("memory.recompute")))
     return failure();

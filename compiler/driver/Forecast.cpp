@@ -1,21 +1,21 @@
 // Quick forecasts save time in three ways.
 //
 // * They compile models with 3 and 6 layers and extrapolate: a layer adds a third of the
-//   difference. The workspace is assumed to have the bytes of its lower bound. Packing adds less
-//   than 0.4% to it (compiler/algorithms/PackingSearch.h).
+//   difference. The workspace is assumed to be as large as its lower bound; packing adds less than
+//   0.4% to it (compiler/algorithms/PackingSearch.h).
 // * They do not search for the best values of keys that are "auto". First, they assume the fastest
-//   plan: it keeps every value, has the fastest known chunk and the most overlap, and sums
-//   gradients in the last micro-step. If this plan fits, it is the forecast. Then they assume the
-//   smallest plan: it recomputes whole layers, has the smallest chunk and no overlap, and sums
-//   gradients in each micro-step. If this plan does not fit, no plan does.
-// * Some callers only ask whether a job reaches a certain rate in tokens/s. If even the fastest
-//   plan is more than 2% below the rate, the job is not compiled.
+//   plan: it keeps every value, has the fastest known chunk of the loss and the most overlap, and
+//   sums gradients in the last micro-step. If this plan fits, it is the forecast. Otherwise they
+//   assume the smallest plan: it recomputes whole layers, has the smallest chunk and no overlap,
+//   and sums gradients in each micro-step. If this plan does not fit, no plan does.
+// * Some callers only ask if a job reaches a certain rate in tokens/s. If even the fastest plan is
+//   more than 2% too slow, the job is not compiled.
 //
-// All other jobs are compiled: those whose smallest plan fits while the fastest plan does not,
-// those within 2% of the budget, and those with few layers.
+// Jobs are compiled completely if their smallest plan fits but their fastest plan does not, if a
+// plan is within 2% of the budget, or if they have few layers.
 //
-// Several strategies often give the same plan, which is compiled once. ZeRO-2 gives the plan of
-// ZeRO-1 if it sums gradients in the last micro-step, or if there is only one micro-step.
+// Several strategies may give the same plan, which is compiled only once. ZeRO-2 gives the plan of
+// ZeRO-1 if it sums gradients only in the last micro-step, or if there is only one micro-step.
 #include "compiler/driver/Forecast.h"
 
 #include "compiler/cost/PlanCost.h"
@@ -79,7 +79,7 @@ Forecast lmc::forecastOf(const plan::Plan &plan, const CompileResult &result,
 }
 
 bool lmc::isLikelyTooLarge(const Config &config, const Config &own, const plan::Plan &plan) {
-  // The total bytes of state of all ranks that divide the state among themselves.
+  // The bytes of state, summed over the ranks that divide the state among themselves.
   const double state =
       double(plan.arenas()->Get(0)->bytes()) * double(own.distributed.shardRanks());
   return plan.memory_budget() > 0 &&
@@ -95,7 +95,7 @@ struct Compiled {
   double flopsPerToken = 0;
 };
 
-// Returns a job with the same plan as `config`; jobs with equal plans give equal results.
+// Returns a job that has the plan of `config`. Jobs with the same plan give the same result.
 Config simplest(Config config) {
   DistributedConfig &distributed = config.distributed;
   if (config.training.gradientAccumulationSteps == 1)
@@ -111,7 +111,7 @@ Config simplest(Config config) {
 // The compiled jobs of all threads, each compiled only once.
 class CompiledJobs {
 public:
-  // nullopt and the text of the error if the job does not compile.
+  // The compiled job, and ""; if the job does not compile, nullopt and the error's text.
   using Outcome = std::pair<std::optional<Compiled>, std::string>;
 
   Outcome get(const Config &config, llvm::function_ref<Outcome()> compile) {
@@ -133,7 +133,7 @@ public:
   }
 
 private:
-  // Compares only the parts in which the jobs of one call may differ.
+  // Compares only the settings in which the jobs of one call of forecast() may differ.
   static bool areEqual(const Config &one, const Config &other) {
     return one.model == other.model && one.training == other.training &&
            one.optimizer == other.optimizer && one.memory == other.memory &&
@@ -235,7 +235,7 @@ private:
   // The maximum relative error of a quick forecast, in bytes and in tokens/s.
   static constexpr double kMargin = 0.02;
 
-  // With `fits`, returns true if the job certainly fits; without, if it certainly does not fit.
+  // If `fits`, returns true if the job certainly fits; else, true if it certainly does not fit.
   static bool isClear(const Forecast &forecast, bool fits) {
     const double budget = double(forecast.budgetBytes), peak = double(forecast.peakBytes);
     return fits ? budget == 0 || peak < budget * (1 - kMargin)
@@ -267,7 +267,7 @@ private:
     return made;
   }
 
-  // Compiles the job. If it leaves distributed.reduce open, tries both values as compile() does.
+  // Compiles the job. If distributed.reduce is "auto", tries both values, as compile() does.
   std::optional<Forecast> exact(const Config &config) {
     std::optional<Compiled> last;
     if (config.distributed.choosesReduce() && config.training.gradientAccumulationSteps > 1 &&

@@ -25,7 +25,7 @@ struct Forecast {
   bool isTooSlow = false;
 };
 
-// Chunks of the loss, in tokens, for forecasts that do not search for a chunk; 0: unknown.
+// Chunks of the loss, in tokens, of the fastest and of the smallest plan; 0: unknown.
 struct KnownChunks {
   int64_t fastest = 0, smallest = 0;
 };
@@ -35,18 +35,18 @@ KnownChunks knownChunks(const plan::Plan &plan);
 
 struct ForecastJob {
   Config config;
-  // If true, the forecast takes a third of the time of a full one. It differs by at most 1% from
-  // the compiled plan (Forecast.cpp has the method).
+  // If true, makes a quick forecast (Forecast.cpp). It takes a third of the time of compiling the
+  // job, and differs by at most 1% from the compiled plan.
   bool isQuick = false;
   KnownChunks chunks; // the chunks that a quick forecast may use
   bool isLikelyTooLarge = false; // if true, the plan with the fewest bytes is tried first
-  // A rate in tokens/s of one device. If the job is slower, the forecast need only say so
-  // (Forecast::isTooSlow). 0: the forecast is always complete.
+  // A rate in tokens/s of one device. If the job is certainly slower, the forecast may end early
+  // (Forecast::isTooSlow). 0: the forecast never ends early.
   double leastRate = 0;
 };
 
 // Returns true if the state of the job `config` alone likely exceeds the budget. `plan` is the plan
-// of the job `own`, which may differ from `config` only in its ranks.
+// of the job `own`, which differs from `config` at most in its ranks.
 bool isLikelyTooLarge(const Config &config, const Config &own, const plan::Plan &plan);
 
 // Returns the forecast of a job that was compiled to `result`, whose plan is `plan`.

@@ -16,8 +16,8 @@ using nlohmann::json;
 
 namespace {
 
-// A change that a hint may propose. For each kind of change (for example smaller micro-batches),
-// the hints show the first change that suffices, or else the one that leaves the fewest bytes.
+// A change that a hint may propose. Of each kind (such as smaller micro-batches), the hints show
+// the first change that makes the job fit; if none does, the one with the smallest plan.
 struct Change {
   enum Kind { Optimizer, Recompute, MicroBatch, Strategy, Devices } kind;
   std::string text; // the keys of the TOML file and their values
@@ -45,8 +45,8 @@ static Config smallestOf(Config config, const plan::Plan &plan) {
   return config;
 }
 
-// Returns all changes of the job `smallest` that hints may propose. `mode` is the recompute mode
-// that the user has chosen.
+// Returns all changes to the job `smallest` that hints may propose. `mode` is the recompute mode
+// that the user chose.
 static std::vector<Change> changesOf(const Config &smallest, RecomputeMode mode) {
   using enum ShardingStrategy;
   std::vector<Change> changes;
@@ -79,7 +79,7 @@ static std::vector<Change> changesOf(const Config &smallest, RecomputeMode mode)
           llvm::formatv("distributed.strategy = \"{0}\"", strategyName(strategy))) =
           withRanks(smallest, own.nodes, own.devicesPerNode, strategy);
 
-  // Up to 32 times as many devices: first nodes of up to 8 devices, then more nodes.
+  // Doubles the devices up to 32 times: first nodes with up to 8 devices, then more nodes.
   constexpr int64_t kLargestNode = 8, kMaxTimes = 32;
   auto spec = cost::deviceSpecOf(smallest.target, smallest.directory);
   if (!spec || own.strategy == NoShard)

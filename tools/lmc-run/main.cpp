@@ -266,7 +266,7 @@ static void raiseDescriptorLimit() {
   }
 }
 
-// Returns the time by which the run must have ended. Only a run that trains has such a limit.
+// Returns the time by which the run must have ended; nullopt if the run does not train.
 static Result<std::optional<TimeLimit>> timeLimit(const ProgramOptions &options,
                                                   const OtherOptions &other) {
   if (!options.trains())
@@ -301,7 +301,8 @@ int main(int argc, char **argv) {
       return superviseHere(other.restarts, argc, argv, options);
     if (other.nproc > 1)
       return launchHere(static_cast<int>(other.nproc), argc, argv, options.launch);
-    // The job's commands (monitoring.on_event) may start runs that must not inherit these.
+    // Commands of the user (monitoring.on_event) may start other runs, which must not inherit
+    // these.
     ::unsetenv(kTimeLimitVariable);
     ::unsetenv(kRestartVariable);
     startSignalThread(); // only now: a launcher forks, and must have one thread

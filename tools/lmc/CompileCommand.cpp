@@ -155,9 +155,9 @@ std::string runLine(const std::string &plan, const std::string &name, const Outc
   return "lmc-run " + shellWord(plan) + " --out=" + shellWord("runs/" + name) + ranks + "\n";
 }
 
-// Compiles all jobs of a sweep, also after one fails, and prints the commands that train them.
-// Returns the worst exit code: 1 (the machine failed), then 2 (a mistake of the user), then 3 (the
-// plan does not fit).
+// Compiles all jobs of a sweep, even if one fails, and prints the commands that train them. Returns
+// the worst exit code of a job, from worst to best: 1 (the machine failed), 2 (a mistake of the
+// user), 3 (the plan does not fit), 0.
 int compileSweep(const CompileArguments &arguments, const CompileOptions &options,
                  const std::vector<SweepJob> &jobs) {
   const std::string several =

@@ -36,8 +36,8 @@ struct ExplainArguments {
 struct Explained {
   std::unique_ptr<PlanFile> file;
   cost::DeviceSpec spec;
-  // Sections of the report: "compile" if this command has compiled the plan, "hints" if the job
-  // does not fit, and "scale" on request.
+  // The report also gets the sections "compile" if this command has compiled the plan, "hints" if
+  // the job does not fit, and "scale" if the user requests it.
   nlohmann::json sections = nlohmann::json::object();
   size_t phase = 0; // number of the phase that is explained
 
@@ -100,7 +100,7 @@ Result<std::optional<Explained>> compileJob(const ExplainArguments &arguments) {
   LMC_LET(spec, cost::deviceSpecOf(config->target, config->directory));
   CompileOptions options;
   setCompileOptions(arguments.job, *config, options);
-  // Only the report on kernels needs the code of kernels, and only for some targets.
+  // Only the section on kernels needs the kernels' code, and only for some targets.
   options.withCode = (arguments.sections.kernels || !arguments.kernel.empty()) &&
                      codegen::findTarget(config->target.device)->reportsResources();
   mlir::FailureOr<CompiledPhases> compiled = compilePhases(*phases, options);

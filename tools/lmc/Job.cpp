@@ -36,8 +36,8 @@ void addJobOptions(Command &command, JobOptions &options) {
                  "shared (default), again, alone");
 }
 
-// Returns the device spec that the command line gives. If it is a relative path, makes it absolute:
-// it starts from the working directory, not from the folder of the TOML file.
+// Returns the device spec that the command line gives. Makes a relative path absolute, because the
+// path starts from the working directory, not from the folder of the TOML file.
 static std::string fromHere(const std::string &spec) {
   llvm::SmallString<128> path(spec);
   if (cost::isSpecPath(spec))
@@ -132,7 +132,7 @@ mlir::FailureOr<CompiledPhases> compilePhases(const std::vector<Config> &phases,
 }
 
 static std::error_code replaceOrWrite(const std::string &path, llvm::StringRef bytes) {
-  // Writes directly to a device or a pipe, because a rename would replace it by a file.
+  // A device or a pipe is written directly: a rename would put a regular file in its place.
   const bool replaces = !llvm::sys::fs::exists(path) || llvm::sys::fs::is_regular_file(path);
   std::string temporary = replaces ? path + ".partial" : path;
   std::error_code error;

@@ -1,4 +1,4 @@
-// What `lmc compile` and `lmc explain` share: options that change a job, and compiling the job.
+// Functions for `lmc compile` and `lmc explain`: options that change a job, and compiling it.
 #pragma once
 
 #include "compiler/driver/Compile.h"

@@ -16,10 +16,10 @@ struct ParquetText {
 struct ParquetPlugin {
   uint32_t version; // kParquetPluginVersion
   // Opens a file and its column of strings, at row `firstRow` (from 0). Returns a reader. After a
-  // failure, returns null and writes a clause to `error`.
+  // failure, returns null and writes to `error` what failed.
   void *(*open)(const char *path, const char *column, uint64_t firstRow, char *error,
                 size_t errorBytes);
-  // Reads the next row. Returns 1, or 0 at the end, or -1 after writing a clause to `error`.
+  // Reads the next row. Returns 1, or 0 at the end, or -1 after writing to `error` what failed.
   int (*next)(void *reader, ParquetText *text, char *error, size_t errorBytes);
   void (*close)(void *reader);
 };

@@ -60,7 +60,7 @@ std::optional<std::string_view> textAt(const arrow::Array &array, int64_t row) {
 
 class Reader {
 public:
-  // May throw a std::exception, whose text is a clause.
+  // May throw a std::exception, whose text says what failed.
   Reader(const std::string &path, const std::string &column, uint64_t firstRow) {
     parquet::ReaderProperties properties;
     properties.enable_buffered_stream();

@@ -7,8 +7,8 @@
 
 namespace lmc {
 
-// The number of last bytes by which a changed file is recognized. Two lines of metrics differ in
-// these bytes, which have the line's time in milliseconds.
+// A file has been replaced if this number of its bytes before the read position has changed. Lines
+// of metrics differ in them, because they contain the time in milliseconds.
 static constexpr size_t kTail = 256;
 
 Result<bool> GrowingFile::read(const std::function<void(std::string_view)> &line) {

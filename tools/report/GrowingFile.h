@@ -18,8 +18,7 @@ public:
 
   // Calls `line` for each whole line (without its newline) that was added since the last call. An
   // incomplete last line waits for a later call. A missing file has no lines. Returns false if the
-  // file no longer has what was read before: only a new GrowingFile can read it. Error: the file
-  // cannot be read.
+  // bytes that were read before have changed; a new GrowingFile must then read the file.
   Result<bool> read(const std::function<void(std::string_view)> &line);
 
   // Returns true if the last read() found an incomplete last line.

@@ -19,7 +19,7 @@ void Line::add(const RunPosition &at, double value) {
   last = point;
   if (buckets.empty() || buckets.back().count == size) {
     if (buckets.size() == kMaxBuckets) {
-      // If the number of buckets is odd, the last one stays alone, and is then half full.
+      // If the number of buckets is odd, the last one has no neighbour, and stays half full.
       for (size_t i = 0; i < buckets.size(); i += 2) {
         buckets[i / 2] = buckets[i];
         if (i + 1 < buckets.size())

@@ -1,9 +1,9 @@
 // A line of a chart that keeps a limited number of points, for any number of values.
 //
-// Consecutive values form buckets of equal size. A bucket keeps its minimum, maximum and sum. When
-// there are more than kMaxBuckets buckets, neighbours are merged. The minimum and the maximum of
-// each bucket are points of the line, so a spike of a single step stays visible. M4 (Jugel et al.,
-// VLDB 2014) shows that with a bucket per pixel, the extent of every column of pixels is exact.
+// Consecutive values form buckets of equal size. A bucket keeps its minimum, maximum and sum. If
+// there are more than kMaxBuckets buckets, every two neighbours are merged. The minimum and maximum
+// of each bucket are points of the line, so a spike of one step stays visible. With one bucket per
+// column of pixels, each column spans the exact range of its values (M4, Jugel et al., VLDB 2014).
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace lmc {
 
-// The position of a value on each of the report's x axes.
+// The position of a value on the three x axes of the report.
 struct RunPosition {
   double step = 0;    // optimizer steps
   double tokens = 0;  // tokens trained on, including those of the step
@@ -34,8 +34,8 @@ public:
 
   bool empty() const { return total == 0; }
 
-  // Returns the first and the last value, and the minimum and the maximum of each bucket, in order.
-  // With at most kMaxBuckets values, these are all values.
+  // Returns the first value, the minimum and maximum of each bucket, and the last value, in order.
+  // Up to kMaxBuckets values are all returned.
   std::vector<LinePoint> points() const;
 
   // Returns the mean of each bucket, at the position of the bucket's last value.

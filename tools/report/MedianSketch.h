@@ -20,7 +20,8 @@ public:
     ++total;
   }
 
-  // For an even number of values, returns the lower of the two middle ones; nothing without values.
+  // Returns the lower of the two middle values if their number is even; nothing if there is no
+  // value.
   std::optional<double> median() const {
     uint64_t below = 0;
     for (const auto &[index, count] : counts)

@@ -42,8 +42,8 @@ ordered_json orNull(const std::optional<double> &value, int digits = 6) {
   return value ? rounded(*value, digits) : ordered_json();
 }
 
-// Adds the positions of points to `json`: steps "s", tokens "t" and milliseconds "m". Each number
-// is the difference from the point before, because differences have fewer digits.
+// Adds the positions of points to `json`, in steps "s", tokens "t" and milliseconds "m". Each
+// number is the difference to that of the previous point, because differences have fewer digits.
 void addPositions(const std::vector<LinePoint> &points, ordered_json &json) {
   int64_t step = 0, tokens = 0, milliseconds = 0;
   ordered_json s = ordered_json::array(), t = s, m = s;
@@ -318,7 +318,7 @@ std::string reportPage(const std::vector<RunHistory> &runs,
     data["curves"].push_back(lineJson(curve.line.points()));
     data["curves"].back()["name"] = curve.name;
   }
-  // Divides the template at its marks first, so that no text of a run can act as a mark.
+  // Divides the template before texts are inserted, so that no text can act as a placeholder.
   std::string page;
   const std::string text = pageFile("page");
   std::string_view rest = text;

@@ -19,7 +19,7 @@ using nlohmann::json;
 namespace lmc {
 namespace {
 
-// The maximum of steps and tokens: JavaScript, which draws them, has exact integers up to 2^53.
+// The maximum number of steps or tokens. The page's JavaScript has exact integers up to 2^53.
 constexpr double kLargest = 9007199254740992;
 
 // Returns the seconds since 1970 for "2026-11-22T13:40:02.125Z"; 0 for a text of another form.
@@ -203,7 +203,7 @@ void RunHistory::addSlow(StepPart part, double step, double seconds) {
 }
 
 std::vector<SlowStep> RunHistory::slowSteps(StepPart part) const {
-  // Validations, saves and waits for data are rare: the medians of their times would say nothing.
+  // Most steps have no validation, save or wait for data, so a median of these times would be zero.
   const double usual = part == StepPart::Compute ? computeSeconds.median().value_or(0) : 0;
   const double least = usual + stepSeconds.median().value_or(0) / 2;
   std::vector<SlowStep> result;
@@ -220,7 +220,7 @@ RunPosition RunHistory::positionOfStep(double step) const {
     return end;
   const RunPosition from = next == clock.begin() ? RunPosition() : std::prev(next)->second;
   const RunPosition to = next == clock.end() ? end : next->second;
-  // Interpolates tokens and seconds linearly between two entries of the clock.
+  // Interpolates tokens and seconds linearly between two known positions.
   const double part = to.step > from.step ? (step - from.step) / (to.step - from.step) : 0;
   return {step, from.tokens + part * (to.tokens - from.tokens),
           from.seconds + part * (to.seconds - from.seconds)};
@@ -252,7 +252,7 @@ void RunHistory::readEvent(std::string_view line) {
   ending = event.kind == "exit" ? event.text : "";
   if (event.kind == "warning")
     ++warnings;
-  // A start or rewind continues after a step. Earlier events of later steps no longer count.
+  // The run continues after event.step. Earlier events of later steps no longer count.
   if (event.kind == "start" || event.kind == "rewind") {
     if (event.kind == "start")
       ++starts;
@@ -262,7 +262,7 @@ void RunHistory::readEvent(std::string_view line) {
           if (other.step && *other.step > *event.step)
             other.takenBack = true;
   }
-  // Limits the number of kinds, because a hostile file may have any number.
+  // Limits the number of kinds of events, because a damaged or hostile file may have any number.
   constexpr size_t kMaxKinds = 64;
   if (!kept.count(event.kind) && kept.size() == kMaxKinds)
     return;
@@ -334,8 +334,8 @@ void RunHistory::readIdentity() {
   }
 }
 
-// Reads new results, and removes those of steps that a rewind took back. A folder that cannot be
-// read has no results.
+// Reads new results, and removes results of steps that a rewind took back. If a folder cannot be
+// read, it counts as empty.
 void RunHistory::readEvaluations() {
   const std::string parent = folder + "/evaluations";
   std::set<int64_t> found;

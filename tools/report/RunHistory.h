@@ -28,7 +28,7 @@ inline constexpr std::array<const char *, 9> kDrawnQuantities = {
     "loss",       "lr",       "grad_norm",    "update_ratio", "tokens_per_second",
     "mfu_causal", "mfu_full", "step_seconds", "memory_bytes"};
 
-// The kinds of work in a step. `Compute` takes step_seconds minus data_seconds.
+// The kinds of work in a step. The time of Compute is step_seconds - data_seconds.
 enum class StepPart { Compute, Data, Validation, Save };
 inline constexpr std::array<const char *, 4> kStepParts = {"compute", "data", "validation", "save"};
 
@@ -81,12 +81,12 @@ public:
 
   bool hasEnded() const { return lastEvent == "exit"; }
 
-  // Return the approximate position on the x axes of a step, or of a time in seconds since 1970.
+  // Return an approximate position on the x axes, for a step or for a time in seconds since 1970.
   RunPosition positionOfStep(double step) const;
   RunPosition positionOfTime(double seconds) const;
 
-  // Returns the steps whose `part` took more than half of the median step time, slowest first. For
-  // Compute, the limit is the median time of Compute plus half of the median step time.
+  // Returns the steps in which `part` was slow, slowest first. The limit is half of the median step
+  // time. For Compute, the median time of Compute is added to the limit.
   std::vector<SlowStep> slowSteps(StepPart part) const;
 
   // Returns the events in the order of the file.
@@ -108,7 +108,7 @@ public:
   std::array<double, kStepParts.size()> partSeconds{}; // sums over all steps
   std::map<std::string, ValidationLine> validations;   // by name of the set; "": data.validation
   std::optional<LinePoint> lastLoss, lowestLoss;
-  // The exponential moving average of the losses, with weight on about the last kMeanSteps steps.
+  // Returns the exponential moving average of the losses, over about the last kMeanSteps steps.
   static constexpr int64_t kMeanSteps = 100;
   std::optional<double> meanLoss() const;
   MedianSketch stepSeconds, computeSeconds, tokensPerSecond, mfu; // mfu: mfu_causal

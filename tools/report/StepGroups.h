@@ -1,4 +1,4 @@
-// Puts the lines of a file into groups, so that a series keeps one point per group.
+// Groups neighbouring lines of a file, so that a series needs to keep only one point per group.
 #pragma once
 
 #include <algorithm>
@@ -47,10 +47,10 @@ struct StepSeries {
   };
   std::optional<double> latest;   // absent if the latest line has no value
   std::optional<Highest> highest; // of all lines; of equal ones, the first
-  // The highest value of each group of lines; absent if no line has one.
+  // The highest value of each group of lines; absent if no line of the group has a value.
   std::vector<std::optional<double>> groups;
 
-  // Begins the line that was just added to `lines`.
+  // Must be called before set(), after a line was added to `lines`.
   void beginLine(const StepGroups &lines) {
     if (groups.size() > lines.steps().size()) { // add() has merged neighbours
       for (size_t i = 0; i < StepGroups::kMax / 2; ++i)

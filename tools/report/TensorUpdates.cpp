@@ -18,7 +18,7 @@ Result<bool> TensorUpdates::update() {
 }
 
 void TensorUpdates::read(std::string_view line) {
-  // The JSON library sorts the keys of an object. `names` keeps their order.
+  // The JSON library sorts keys by name. `names` keeps the order in the file.
   std::vector<std::string> names;
   std::string outer;
   const auto keepOrder = [&](int depth, json::parse_event_t event, json &parsed) {
@@ -59,7 +59,7 @@ void TensorUpdates::read(std::string_view line) {
   }
 }
 
-// Returns the tensor of this name, and adds it if it is new; null if there is no room.
+// Returns the tensor of this name, after adding it if it is new; null if there are too many.
 TensorUpdates::Tensor *TensorUpdates::find(const std::string &name) {
   const std::string shown = name.substr(0, kMaxName);
   const auto place = places.find(shown);

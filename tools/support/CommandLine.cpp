@@ -111,7 +111,7 @@ std::string unknown(const CLI::App &root, const std::string &extra) {
 
 std::string complaint(const CLI::App &root, const std::vector<std::string> &arguments,
                       const CLI::ParseError &error) {
-  // Unknown options come first: a required option may be missing because it is mistyped.
+  // Reports unknown options first: a missing required option may be one of them, mistyped.
   if (const auto extras = root.remaining(true); !extras.empty())
     return unknown(root, extras.front());
   if (dynamic_cast<const BadValue *>(&error))

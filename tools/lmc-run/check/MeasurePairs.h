@@ -25,15 +25,15 @@ struct GroupSpeed {
   uint64_t sent = 0;    // bytes that a rank sent for this measurement
 };
 
-// Measures a group of at least two ranks. All of them must call it, and get the same result. The
-// all-gathers have results of about 64 KiB, 256 KiB, ... up to 64 MiB. The bandwidth is that of the
-// largest one that takes less than about `seconds`. `now` returns the time in seconds.
+// Measures a group of at least two ranks. All of them must call it, and get the same result. Runs
+// all-gathers with results of about 64 KiB, 256 KiB, ... up to 64 MiB. The bandwidth is that of the
+// largest all-gather that takes less than about `seconds`. `now` returns the time in seconds.
 Result<GroupSpeed> measureGroup(Communicator &group, double seconds,
                                 const std::function<double()> &now = steadySeconds);
 
 // Returns the opponent of `player` (from 0) in `round` (from 0); nullopt if there is none. Uses the
-// circle method (Kirkman 1847, "On a problem in combinations"). Let m = roundsOf(players). Players
-// i, j < m meet in round (i + j) mod m. The player that would meet itself meets player m.
+// circle method (Kirkman 1847, "On a problem in combinations"). With m = roundsOf(players), players
+// i, j < m meet in round (i + j) mod m. If 2 i mod m is the round, player i meets player m.
 std::optional<int> opponentOf(int player, int round, int players);
 int roundsOf(int players);
 
@@ -42,8 +42,7 @@ struct PairSpeed {
   double latency = 0;   // seconds of an exchange of 8 bytes
   double bandwidth = 0; // bytes/s in each direction, both at the same time
 
-  // The seconds of an exchange of 1 MiB, which is about the size of most messages of training.
-  // Ranks are compared by this time.
+  // Returns the seconds of an exchange of 1 MiB, about the size of most messages in training.
   double seconds() const { return latency + (1 << 20) / bandwidth; }
 };
 
@@ -65,17 +64,17 @@ Result<PairSpeeds> measurePairs(World &world, int ranksPerNode, double seconds);
 constexpr double kSlow = 2;
 
 struct SlowLink {
-  // The slow ranks at each end of the link; an end is one node. If `to` is empty, the ranks `from`
-  // are slow with all others.
+  // The links between the ranks `from` of a node and the ranks `to` of a node are slow. If `to` is
+  // empty, all links of each rank in `from` are slow.
   std::vector<int> from, to;
   double seconds = 0; // time of the slowest of them (PairSpeed::seconds())
   double usual = 0;   // median time of the others, for comparison
 };
 
-// Returns the slow ranks and links of `pairs`, which are all within nodes or all across nodes.
-// Ranks are compared with the median rank, and pairs without a slow rank with the median of such
-// pairs. A rank's time is that of its fastest pair: one slow link does not make both ends look
-// slow. The slow ranks of a node, or slow pairs of the same two nodes, are one SlowLink.
+// Returns the slow ranks and links. Either both ranks of each pair must be on one node, or each
+// pair must be on two nodes. A rank's time is the time of its fastest pair, so one slow link does
+// not make both its ranks slow. The median is that of all ranks or, for pairs, of all pairs without
+// a slow rank. The slow ranks of a node, or slow pairs of the same two nodes, are one SlowLink.
 std::vector<SlowLink> slowLinks(const std::vector<PairSpeed> &pairs, int ranksPerNode);
 
 } // namespace lmc

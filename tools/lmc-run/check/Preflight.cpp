@@ -58,7 +58,7 @@ public:
   Result<ExitCode> run() {
     const double start = steadySeconds();
     world.progress().enter(Activity::Measuring, 0);
-    // Measures the axes in one half of the time, and the pairs in the other.
+    // Each axis takes about a quarter of kPreflightSeconds, and the pairs take half of it.
     for (Axis axis : {Axis::Shard, Axis::Replicate})
       LMC_TRY(measureAxis(axis));
     LMC_LET(pairs, measurePairs(world, perNode, kPreflightSeconds / 2));
@@ -89,7 +89,7 @@ private:
       most = std::max(most, speed.sent);
     sent += most;
 
-    // Counts each group once, by its rank with position 0.
+    // Takes the speed of each group from the group's first rank.
     Row row{axis == Axis::Shard ? "shard" : "replicate", size, all / size, {}, {}};
     std::vector<Speed> ofGroups;
     std::vector<double> times;
@@ -168,8 +168,9 @@ private:
     return nullptr;
   }
 
-  // Returns device spec lines of each link that is kSlow times slower or faster than the plan
-  // assumed. The measured latency is split into `base` and `latency` in the plan's ratio.
+  // Returns lines for the device spec if a kind of link is kSlow times slower or faster than
+  // assumed. Divides the measured latency into `base` and `latency` in the ratio of the plan's two
+  // values.
   std::string specLines() const {
     std::string lines;
     for (LinkKind kind : {LinkKind::Device, LinkKind::Node}) {

@@ -78,7 +78,7 @@ uint64_t newestStep(const std::string &out) {
   return std::max(steps && !steps->empty() ? steps->front() : 0, lastMetricsStep(out));
 }
 
-// Returns the inode and time of run.json. A start of the run that writes run.json changes them.
+// Returns the inode and time of run.json, which change when a start of the run writes the file.
 std::pair<ino_t, int64_t> recordOf(const std::string &out) {
   struct stat status {};
   if (::stat((out + "/run.json").c_str(), &status) != 0)
@@ -114,13 +114,13 @@ public:
   Result<int> run() {
     // Ranks whose launcher was killed become children of this process, which waits for their ends.
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-    // The run goes on if its console is closed.
+    // If the console is closed, writes to it fail. The run must go on.
     ignoreFailedWrites();
     const auto before = recordOf(s.out);
     for (int64_t starts = 0;; ++starts) {
       const bool recorded = recordOf(s.out) != before;
       LMC_LET(end, runOnce(recorded ? s.again : s.command, starts));
-      // Waits, because the ranks may still save, and may write to the same logs as record().
+      // The ranks may still save, and may write to the logs to which record() writes.
       if (mayPass(*end) && !asked)
         awaitRanks();
       const uint64_t step = newestStep(s.out);

@@ -25,7 +25,8 @@ class RestartPolicy {
 public:
   static constexpr double kLongestWait = 60;
 
-  // `most`: maximum number of restarts without progress. `step`: the run's last step so far.
+  // `most`: maximum number of restarts without progress. `step`: the last step that the run
+  // reached.
   RestartPolicy(int64_t most, uint64_t step) : most(most), best(step) {}
 
   struct Restart {
@@ -33,8 +34,8 @@ public:
     double wait = 0;    // seconds to wait before: 1, 2, 4, ... up to kLongestWait
   };
 
-  // Must be called after each end of the run. `step` is the newest step that the run had done by
-  // then; only a step beyond all earlier ones is progress. Returns nullopt if the run must not
+  // Must be called after each end of the run. `step` is the last step that the run has reached. The
+  // run has made progress if `step` exceeds all earlier ones. Returns nullopt if the run must not
   // start again.
   std::optional<Restart> next(const ProcessEnd &end, uint64_t step);
 
@@ -46,7 +47,7 @@ private:
 
 struct Supervision {
   std::vector<std::string> command; // program and arguments of the first start
-  // The same without the options that only the first start may have, such as --rewind.
+  // Later starts lack the options that only the first start may have, such as --rewind.
   std::vector<std::string> again;
   std::string out;      // folder of the run
   std::string logs;     // folder of log.txt and events.jsonl of this rank
@@ -58,10 +59,10 @@ struct Supervision {
 inline constexpr const char *kRestartVariable = "LMC_RESTART";
 
 // Runs the command, and starts it again as RestartPolicy decides. A stop signal (kStopSignals) is
-// passed on to the command, and ends the restarts. Returns the exit code of the last start: Failure
-// if a signal ended it, and Interrupted if a stop signal or the time limit came between two starts.
-// If this process dies, the command gets a SIGTERM. Each restart writes a line to stderr and to
-// log.txt, and an event `restart`.
+// passed on to the command, and no restart follows. Returns the exit code of the last start,
+// Failure if a signal ended it, or Interrupted if a stop signal or the time limit came between two
+// starts. If this process dies, the command gets a SIGTERM. Each restart writes a line to stderr
+// and to log.txt, and an event `restart`.
 Result<int> supervise(const Supervision &supervision);
 
 } // namespace lmc

@@ -7,8 +7,8 @@
 
 namespace lmc {
 
-// While an object of this class exists, SIGCHLD and kStopSignals can be read from a descriptor. The
-// process must have one thread. A child must call restoreSignals().
+// While an object of this class exists, next() returns SIGCHLD and the signals of kStopSignals. The
+// process must have only one thread. A new child process must call restoreSignals().
 class ChildSignals {
 public:
   ChildSignals();
@@ -25,8 +25,9 @@ private:
   int fd = -1;
 };
 
-// Moves this new process to its own process group, so that a terminal's Ctrl-C does not reach it
-// twice. It gets a SIGTERM when its parent dies, and ends if `parent` is no longer its parent.
+// Moves this new process to its own process group, because a terminal sends Ctrl-C to a whole
+// group. If its parent dies, this process gets a SIGTERM. If `parent` has died before, this process
+// ends.
 void followParent(int parent);
 
 } // namespace lmc

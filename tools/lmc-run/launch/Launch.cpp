@@ -136,7 +136,7 @@ private:
     }
   }
 
-  // Prints the complete lines of a rank; at the end of its output, also an incomplete line.
+  // Prints the complete lines of a rank. When its output has ended, prints an incomplete line too.
   void readOutput(size_t index) {
     Rank &rank = ranks[index];
     char buffer[4096];
@@ -199,7 +199,8 @@ private:
   const std::vector<std::string> &command;
   const double secondsToEnd;
   std::optional<Clock::time_point> end;  // time at which ranks that still run are killed
-  // Exit codes: of the first rank that failed by itself, and that failed because of another rank.
+  // Exit codes of the first rank that failed by itself, and of the first that failed due to
+  // another.
   std::optional<int> cause, consequence;
 };
 

@@ -9,14 +9,14 @@
 
 namespace lmc {
 
-// Runs two steps of a started session as a warm-up, then options.bench steps, then the steps that
-// --trace records. Prints the time of a step beside the plan's prediction (docs/running.md). A job
-// without training data gets random tokens. Returns Interrupted if a signal stopped it.
+// Runs two steps as a warm-up, then options.bench steps, then the steps that --trace records.
+// Prints the time of a step beside the plan's prediction (docs/running.md). A job without training
+// data gets random tokens. `session` must be started. Returns Interrupted if a signal stopped it.
 Result<ExitCode> bench(Session &session, const ProgramOptions &options, const StopSignals &stop,
                        Console &console);
 
-// Runs one step, with the batches of bench(), and the function `eval` if the plan has it. `record`
-// observes them, and is then finished.
+// Runs one step with the batches of bench() and, if the plan has it, the function `eval`. `record`
+// records their commands, and finishes its file.
 Result<ExitCode> recordCommands(Session &session, CommandRecord &record,
                                 const ProgramOptions &options, const StopSignals &stop,
                                 Console &console);

@@ -18,7 +18,7 @@ namespace lmc {
 
 namespace {
 
-// A bijection of 64-bit numbers; the result looks random (splitmix64: Steele, Lea, Flood 2014).
+// Maps each 64-bit number to another one that looks random (splitmix64: Steele, Lea, Flood 2014).
 uint64_t mixed(uint64_t number) {
   number += 0x9e3779b97f4a7c15;
   number = (number ^ (number >> 30)) * 0xbf58476d1ce4e5b9;
@@ -57,8 +57,8 @@ double defaultTolerance(const plan::Plan &plan) {
   return hasBFloat16 ? 5e-2 : hasDouble ? 1e-9 : 1e-4;
 }
 
-// Moves commands from `from` to `ended` that have ended once `command` has: those up to `command`
-// on its stream. If `command` is a collective, does the same for the command Collective.after.
+// When `command` ends, earlier commands of its stream have ended. Moves them and `command` from
+// `from` to `ended`. If `command` is a collective, does this also for the command Collective.after.
 void addEnded(const plan::Function &function, int64_t command, std::vector<uint32_t> &from,
               std::vector<uint32_t> &ended) {
   if (command < 0)
@@ -116,8 +116,8 @@ ResultSums sumsOf(plan::DType dtype, const char *data, uint64_t rows, uint64_t e
   return sums;
 }
 
-// Returns an estimate of the L2 norm of the difference between two results, divided by `scale`.
-// Returns infinity if their numbers of finite elements differ.
+// Returns an estimate of the L2 norm of the difference between two results, divided by `scale`;
+// infinity if one result has more elements, or more finite elements, than the other.
 double estimatedDifference(const ResultSums &one, const ResultSums &other, double scale) {
   if (one.elements != other.elements || one.notFinite != other.notFinite)
     return std::numeric_limits<double>::infinity();
@@ -129,7 +129,7 @@ double estimatedDifference(const ResultSums &one, const ResultSums &other, doubl
   return std::sqrt(squares / double(ResultSums::kProjections)) / scale;
 }
 
-// Sets the relative difference of each result. Returns true if none is above the tolerance.
+// Sets the relative difference of each result. Returns true if no difference exceeds `tolerance`.
 bool compare(ordered_json &line, const ordered_json &expected, double tolerance) {
   double largest = 0;
   for (size_t i = 0; i < line["outputs"].size(); ++i) {

@@ -10,11 +10,11 @@
 //   outputs                  per result: name, elements, norm (L2), scale, not_finite (how many
 //                            elements are not finite; they count as 0) and projections: 16 sums of
 //                            all elements with random signs
-// The root mean square of the differences of projections estimates the L2 norm of the difference of
-// two results. The square of this estimate has a relative standard deviation of sqrt(2/16)
-// (Achlioptas 2003, "Database-friendly random projections"). The estimate is divided by `scale`:
-// the norm of the result or, if this is more, a tenth of the norm of an operand with at least 8
-// times as many elements. So sums that nearly cancel are not reported as different.
+// The root mean square of the 16 differences of projections estimates the L2 norm of the difference
+// of two results. The square of this estimate has a relative standard deviation of sqrt(2/16)
+// (Achlioptas 2003, "Database-friendly random projections"). The estimate is divided by `scale`.
+// This is the norm of the result, or a tenth of the norm of an operand with at least 8 times as
+// many elements, if that is larger. So sums that nearly cancel are not reported as different.
 #pragma once
 
 #include "ground/plan/Operands.h"
@@ -45,10 +45,10 @@ public:
   // Makes a record of a run on `device`, which writes the file `path`.
   static std::unique_ptr<CommandRecord> toWrite(const PlanFile &plan, const std::string &device,
                                                 const std::string &path);
-  // Makes a record that compares a run with the file `path`. Relative differences up to `tolerance`
-  // are allowed; 0 stands for 1e-9 if the plan computes in f64, 1e-4 in f32, and 5e-2 in bf16. If
-  // `json` is given, each command's line, with `difference` and `ok`, is printed there at once.
-  // Error: the file is not a record of this plan.
+  // Makes a record that compares a run with the file `path`. `tolerance` is the maximum relative
+  // difference; 0: 1e-9, 1e-4 or 5e-2 for a plan that computes in f64, f32 or bf16. If `json` is
+  // given, each command's line, with `difference` and `ok`, is printed there at once. Error: the
+  // file is not a record of this plan.
   static Result<std::unique_ptr<CommandRecord>>
   toCompare(const PlanFile &plan, const std::string &path, double tolerance, FILE *json);
 

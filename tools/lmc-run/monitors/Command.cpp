@@ -34,7 +34,7 @@ static std::vector<std::string> environmentWith(const std::vector<std::string> &
   return all;
 }
 
-// fork() would copy the page tables of this process, which takes long with hundreds of gigabytes.
+// fork() would be slow: it copies the page tables of this process, which may use much memory.
 Result<Command> Command::start(const std::vector<std::string> &arguments,
                                const std::vector<std::string> &environment, int input,
                                const std::string &output) {
@@ -53,7 +53,7 @@ Result<Command> Command::start(const std::vector<std::string> &arguments,
                              POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
   sigset_t set = signalMaskAtStart();
   ::posix_spawnattr_setsigmask(&attributes, &set);
-  // The run ignores these two signals, but the program must not.
+  // The run ignores SIGPIPE and SIGXFSZ. The program must get the default behaviour.
   sigemptyset(&set);
   sigaddset(&set, SIGPIPE);
   sigaddset(&set, SIGXFSZ);

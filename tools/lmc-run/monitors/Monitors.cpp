@@ -59,7 +59,7 @@ void Monitors::step(const StepRecord &record, int64_t logInterval) {
     if (!sawStep || record.step % logInterval == 0)
       check(prometheus->write(), "monitoring.prometheus");
   }
-  // Looks for exports at the first step, when those of steps that this start repeats are removed.
+  // Before the first step, the exports of steps that this start repeats are removed.
   if (!sawStep && onExport)
     check(onExport->find(), "checkpoint.export_command");
   sawStep = true;

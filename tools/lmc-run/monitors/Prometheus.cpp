@@ -13,7 +13,7 @@
 
 namespace lmc {
 
-// Returns a label's value, escaped as the format requires inside quotes.
+// Returns a label's value with escapes, as Prometheus requires inside quotes.
 static std::string escaped(const std::string &value) {
   std::string text;
   for (const char c : value) {

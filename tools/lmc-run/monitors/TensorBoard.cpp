@@ -18,8 +18,8 @@ static constexpr std::string_view kPrefix = "events.out.tfevents.";
 
 //===--- Protocol Buffers -------------------------------------------------===//
 
-// The encoding is that of protobuf.dev/programming-guides/encoding: each field is its number and
-// wire type as a varint, and then its value.
+// Writes the encoding of Protocol Buffers (protobuf.dev/programming-guides/encoding). Each field is
+// its number and wire type, together as a varint, followed by its value.
 
 template <typename T> static void putFixed(std::string &out, T value) {
   for (size_t i = 0; i < sizeof(T); ++i)

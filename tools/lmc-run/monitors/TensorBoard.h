@@ -17,10 +17,10 @@
 //               Dim: size = 1
 //   SessionLog  status = 1 (START = 1)
 //
-// Each start of a run writes its own file, which begins with a SessionLog START with its first
-// step. TensorBoard then drops the values of earlier files from this step on
-// (plugin_event_accumulator.py), so it shows no step twice after a resume. It reads the files in
-// the order of their names, which begin with the time.
+// Each start of a run writes its own file, which begins with a SessionLog START at the start's
+// first step. TensorBoard then drops the values that earlier files have for this and later steps
+// (plugin_event_accumulator.py), so it shows no step twice after a resume. TensorBoard reads the
+// files in the order of their names, which begin with the time.
 #pragma once
 
 #include "ground/support/EvaluationResults.h"
@@ -56,9 +56,9 @@ public:
   explicit TensorBoardWriter(std::string folder, MonitorClock clock = monitorTime)
       : folder(std::move(folder)), clock(std::move(clock)) {}
 
-  // Writes the scalars of a step in single precision, to a new file if the old one was removed.
-  // After an Error, the step's record waits, and for a minute each call returns this Error without
-  // trying to write. At most kMostWaiting bytes wait; then the oldest records are dropped.
+  // Writes the scalars of a step in single precision, to a new file if the old one was removed. If
+  // this fails, the step's record waits, and calls within a minute return the same Error at once.
+  // At most kMostWaiting bytes wait; beyond that, the oldest records are dropped.
   Result<void> write(const StepRecord &record);
   // Write generated texts as Markdown with the tags "generated/1", ..., and the results of an
   // evaluation as "evaluation/NAME".

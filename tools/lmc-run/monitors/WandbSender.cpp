@@ -13,8 +13,8 @@
 
 namespace lmc {
 
-// Exit codes after which another start would fail in the same way. kCannotWork: lmc-wandb lacks the
-// Python package wandb. The others come from env and from the shell.
+// After these exit codes, another start would fail too. kCannotWork: lmc-wandb lacks the Python
+// package wandb. The programs `env` and `sh` end with the other codes.
 static constexpr int kCannotWork = 3, kNotExecutable = 126, kNotFound = 127;
 
 // Returns the path of lmc-wandb: the environment variable LMC_WANDB, or a file beside this program.

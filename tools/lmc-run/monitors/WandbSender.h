@@ -21,9 +21,9 @@ public:
   WandbSender(const WandbSender &) = delete;
   WandbSender &operator=(const WandbSender &) = delete;
 
-  // Starts the program if it does not run: at once, and about a minute after each failure. Must be
-  // called regularly. Returns true if the program has run for at least a minute. Error: it cannot
-  // be started, or has failed.
+  // Must be called regularly. Starts the program if it does not run, but waits about a minute after
+  // a failure. Returns true if the program has run for at least a minute. Error: it cannot be
+  // started, or has failed.
   Result<bool> poll();
 
 private:
