@@ -49,8 +49,7 @@ struct BlockRecomputeOption {
   // Returns an error unless
   // * every needed value and every value that a recomputed op reads is kept, recomputed or an
   //   input,
-  // * the backward pass or a recomputed op reads each kept value and a result of each recomputed
-  //   op,
+  // * something reads every kept value, and a result of every recomputed op,
   // * no value is both kept and recomputed, and `keptBytes` and `seconds` are the right sums.
   Result<void> verify(const BlockRecomputeProblem &problem) const;
 };

@@ -78,8 +78,7 @@ public:
       edges[next[size_t(head[edge ^ 1])]++] = edge;
   }
 
-  // Sets each node's level, its distance from the source over edges with unused capacity; -1: no
-  // path.
+  // Sets each node's level, the length of its shortest path from the source; -1: no path.
   void findLevels() {
     std::fill(level.begin(), level.end(), -1);
     queue.assign(1, problem.source);

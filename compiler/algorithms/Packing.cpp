@@ -50,8 +50,8 @@ Result<void> PackingSolution::verify(const PackingProblem &problem) const {
     if (offsets[i] + problem.buffers[i].bytes > bytes)
       return userError("buffer {} ends outside the arena", i);
   }
-  // Buffers are visited in order of offset. Each one is compared only with buffers that share bytes
-  // with it.
+  // Buffers are visited in order of offset, and each is compared only with buffers that share
+  // bytes.
   std::vector<size_t> order(offsets.size());
   std::iota(order.begin(), order.end(), size_t(0));
   std::ranges::sort(order, {}, [&](size_t i) { return offsets[i]; });

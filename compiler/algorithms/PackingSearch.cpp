@@ -107,13 +107,12 @@ public:
   }
 
 private:
-  // Packs a group: the unplaced buffers with numbers from `head` to `tail`. Each buffer is placed
-  // above the last one, which had (from, fromRank), in (offset, rank), so that no packing is tried
-  // twice.
+  // Packs a group: the unplaced buffers with numbers from `head` to `tail`. The pair (offset, rank)
+  // of each placed buffer exceeds that of the buffer before it, so that no packing is tried twice.
   Outcome solve(int head, int tail, int64_t from, int fromRank) {
     if (!fits(head, tail, from))
       return Outcome::Impossible;
-    // If the next buffer is placed at offset `limit` or above, another buffer fits below it.
+    // If the next buffer is placed at `limit` or above, another buffer fits below it.
     int64_t limit = std::numeric_limits<int64_t>::max();
     for (int i = head; i <= tail; i = next[size_t(i)])
       limit = std::min(limit, offset[size_t(i)] + size[size_t(i)]);

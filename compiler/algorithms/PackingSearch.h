@@ -2,8 +2,8 @@
 // can prove that a packing is optimal.
 //
 // Within an arena of given size, the search places buffers in order of rising offsets. Each buffer
-// lies directly above a placed buffer that is live at the same time, or at offset 0. If any packing
-// exists, a packing of this form exists. A branch of the search ends when
+// lies at offset 0, or directly above a buffer that is live at the same time. If any packing
+// exists, one of this form exists. A branch of the search ends when
 // * the next buffer would leave a hole below it into which another unplaced buffer fits, or
 // * at some moment, the unplaced buffers that are live no longer fit above the placed ones.
 //

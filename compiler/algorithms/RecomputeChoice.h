@@ -13,11 +13,10 @@
 //
 // This is a multiple-choice knapsack problem. It is solved by dynamic programming over partial
 // choices, which have options only for the last layers (Kellerer, Pferschy and Pisinger, "Knapsack
-// Problems", 2004, chapter 11). If one partial choice needs no more bytes than another and is no
-// slower, it dominates the other, which is discarded. Lower bounds from the continuous relaxation
-// discard more partial choices. Thousands may remain if all options cost nearly the same seconds
-// per byte. Then only the most promising ones are kept, and the result may not be the fastest
-// choice. It states a lower bound of the time.
+// Problems", 2004, chapter 11). Of two partial choices that need the same bytes, only the faster
+// one stays. Lower bounds from the continuous relaxation discard others. Thousands may remain if
+// all options cost nearly the same seconds per byte. Then only the most promising ones are kept.
+// The result may not be the fastest choice, but it states a lower bound of the time.
 //
 // On the shipped models, with equal predicted seconds, a greedy choice (the options that save most
 // bytes per second first) has a peak up to 9.7% higher. One option for all layers has a peak up to
@@ -71,8 +70,7 @@ std::optional<RecomputeChoice> chooseRecompute(const RecomputeChoiceProblem &pro
 
 // Returns choices from the fastest to the one with the smallest peak. Each is slower than the
 // choice before it, and has a smaller peak. Calls chooseRecompute() with each of `budgets`, and
-// with `steps` + 1 evenly spaced budgets from the smallest peak towards the peak of the fastest
-// choice.
+// with `steps` + 1 evenly spaced budgets between the smallest and the largest peak.
 std::vector<RecomputeChoice> recomputeChoices(const RecomputeChoiceProblem &problem, int steps,
                                               const std::vector<uint64_t> &budgets);
 

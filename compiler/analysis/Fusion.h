@@ -17,8 +17,7 @@ int microStep(const plan::Plan &plan);
 // there is none. All later commands belong to the backward pass, even unmarked ones.
 unsigned firstBackward(const plan::Function &function);
 
-// Returns the section `fusion` of a report (docs/explain.md): `said`, which the compiler has
-// written, and more figures.
+// Returns the compiler's section `fusion`, `said`, with additional figures (docs/explain.md).
 nlohmann::json fusionReport(const plan::Plan &plan, const cost::DeviceSpec &spec,
                             const nlohmann::json &said);
 

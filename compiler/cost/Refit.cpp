@@ -130,8 +130,7 @@ private:
     return rateOf(spec.vectorFlops);
   }
 
-  // Sets each rate to the median for the commands that it limits (Refit.h). Returns true if one
-  // changed.
+  // Sets each rate to a median over the commands that it limits. Returns true if a rate changed.
   bool improve() {
     const std::unique_ptr<CostModel> model = makeModel(spec);
     std::vector<Weighted> launches;

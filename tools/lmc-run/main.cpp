@@ -301,8 +301,8 @@ int main(int argc, char **argv) {
       return superviseHere(other.restarts, argc, argv, options);
     if (other.nproc > 1)
       return launchHere(static_cast<int>(other.nproc), argc, argv, options.launch);
-    // Commands of the user (monitoring.on_event) may start other runs, which must not inherit
-    // these.
+    // The user's commands (monitoring.on_event) may start runs that must not inherit these
+    // variables.
     ::unsetenv(kTimeLimitVariable);
     ::unsetenv(kRestartVariable);
     startSignalThread(); // only now: a launcher forks, and must have one thread

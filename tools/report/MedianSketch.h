@@ -20,8 +20,7 @@ public:
     ++total;
   }
 
-  // Returns the lower of the two middle values if their number is even; nothing if there is no
-  // value.
+  // Returns the lower middle value if the number of values is even; nothing if there is no value.
   std::optional<double> median() const {
     uint64_t below = 0;
     for (const auto &[index, count] : counts)

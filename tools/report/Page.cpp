@@ -43,7 +43,7 @@ ordered_json orNull(const std::optional<double> &value, int digits = 6) {
 }
 
 // Adds the positions of points to `json`, in steps "s", tokens "t" and milliseconds "m". Each
-// number is the difference to that of the previous point, because differences have fewer digits.
+// number is the difference from the previous point's, because differences have fewer digits.
 void addPositions(const std::vector<LinePoint> &points, ordered_json &json) {
   int64_t step = 0, tokens = 0, milliseconds = 0;
   ordered_json s = ordered_json::array(), t = s, m = s;

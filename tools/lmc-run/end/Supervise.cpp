@@ -36,8 +36,8 @@ std::string textOf(const ProcessEnd &end) {
                                                     : "");
 }
 
-// Returns true if the cause of the end may disappear by itself: a signal, or a failure of the
-// machine or of another rank.
+// Returns true if a restart may succeed, after a signal, or a failure of the machine or another
+// rank.
 static bool mayPass(const ProcessEnd &end) {
   return end.signal != 0 || end.code == static_cast<int>(ExitCode::Failure) ||
          end.code == static_cast<int>(ExitCode::RankFailed);

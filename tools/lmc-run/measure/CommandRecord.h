@@ -63,7 +63,7 @@ private:
   CommandRecord(const PlanFile &plan, const std::string &path)
       : plan(plan), path(path), runs(plan->functions()->size()) {}
   Result<void> take(Device &device, uint32_t function, uint32_t command);
-  // Zeroes the result of a command of experts, because the command writes only rows with tokens.
+  // Sets the result of a command of experts to zero, because the command skips rows without tokens.
   Result<void> clearUnusedRows(Device &device, uint32_t function, uint32_t command);
   // Makes `buffer` at least `bytes` bytes long.
   Result<void> reserve(Device &device, uint64_t bytes);
