@@ -218,7 +218,7 @@ constexpr size_t kFewLabels = 64;
 
 class LabelSearch {
 public:
-  // `capacity` is the maximum allowed need(0). At least one choice must not exceed it.
+  // `capacity` is the maximum of need(0). There must be a choice within it.
   LabelSearch(const RecomputeChoiceProblem &problem, int64_t capacity)
       : problem(problem), layers(problem.layers.size()), capacity(capacity) {
     std::vector<std::vector<Option>> kinds;

@@ -23,8 +23,8 @@ public:
 
   virtual Estimate gemm(const GemmWork &work) const { return estimate(work, spec); }
 
-  // Returns two estimates: of a matrix product, and of the SwiGLU kernel that follows it. If one
-  // kernel computes both, returns only its estimate.
+  // Returns the estimates of a matrix product and of the SwiGLU kernel that follows it. If one
+  // kernel computes both, returns only one estimate.
   virtual std::vector<Estimate> swiglu(const SwigluWork &work) const {
     return {gemm(work.product), estimate(work.rows, spec)};
   }
@@ -33,8 +33,8 @@ public:
   // product runs at `share` times the rate of a library's product.
   Estimate wholeSwiglu(const SwigluWork &work, double share = 1) const;
 
-  // Returns a warning if the work does not run on the device's matrix units, but would do so with
-  // another shape or dtype; otherwise "".
+  // Returns a warning if the work does not run on the device's matrix units, but would do so if it
+  // had another shape or dtype; else "".
   virtual std::string warning(const Work &work) const { return ""; }
 
   // Returns one estimate for each kernel of a command if the target knows its kernels, else one

@@ -21,7 +21,7 @@ double orthogonalizeSeconds(const MuonWork &work, const CostModel &model) {
     product->batch = work.matrices;
     step += model.gemm(*product).seconds;
   }
-  // The kernel of the norm reads x, and the kernel of the division reads and writes x.
+  // One kernel reads x for its norm. Another one reads x, divides it by the norm, and writes x.
   const double bytes = double(work.matrices * small * large) * width;
   const double normalized = estimate(KernelWork{2 * bytes, bytes, 0}, model.spec).seconds;
   return normalized + double(work.steps) * step;

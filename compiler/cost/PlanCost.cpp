@@ -27,7 +27,7 @@ Group groupOf(const plan::Plan &plan, plan::Axis axis) {
   const int64_t ranks = perNode * int64_t(plan.nodes());
   const int64_t members = axis == plan::Axis::Replicate ? ranks / int64_t(plan.shard_ranks())
                                                         : int64_t(ranksAlong(plan, axis));
-  // Along the axes Shard and Expert, ranks are neighbours.
+  // The distance between neighbouring ranks of a group. Along the axes Shard and Expert, it is 1.
   const int64_t distance = axis == plan::Axis::Replicate     ? int64_t(plan.shard_ranks())
                            : axis == plan::Axis::ExpertShard ? int64_t(plan.expert_ranks())
                                                              : 1;
@@ -60,7 +60,7 @@ static KernelWork workOf(const plan::Kernel &kernel) {
 
 namespace {
 
-// Each operator() returns the work of one kind of command.
+// Each operator() returns the work of a command with a body of that type.
 class WorkOf {
 public:
   WorkOf(const plan::Plan &plan, Routing routing) : plan(plan), routing(routing) {}

@@ -7,8 +7,8 @@
 
 namespace lmc {
 
-// A file has been replaced if this number of its bytes before the read position has changed. Lines
-// of metrics differ in them, because they contain the time in milliseconds.
+// A file counts as replaced if the last bytes that were read, up to this many, have changed. Lines
+// of metrics differ in these bytes, because they have the time in milliseconds.
 static constexpr size_t kTail = 256;
 
 Result<bool> GrowingFile::read(const std::function<void(std::string_view)> &line) {

@@ -18,8 +18,8 @@ public:
 
   // Calls `line` for each whole line (without its newline) that was added since the last call. An
   // incomplete last line waits for a later call. A missing file has no lines. Returns false if
-  // bytes that were read before have changed; then only a new GrowingFile can read the file. Error:
-  // the file cannot be read.
+  // bytes that were read before have changed: a new GrowingFile is needed. Error: the file cannot
+  // be read.
   Result<bool> read(const std::function<void(std::string_view)> &line);
 
   // Returns true if the last read() found an incomplete last line.

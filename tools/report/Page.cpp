@@ -121,7 +121,7 @@ ordered_json factsJson(const RunHistory &run) {
 ordered_json eventsJson(const RunHistory &run) {
   ordered_json events = ordered_json::array();
   for (const RunEvent *event : run.events()) {
-    // The chart shows the losses of validations as lines.
+    // The page shows validations as lines in the loss chart, not as events.
     if (event->kind == "validation")
       continue;
     const RunPosition at =

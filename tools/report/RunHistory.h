@@ -108,7 +108,7 @@ public:
   std::array<double, kStepParts.size()> partSeconds{}; // sums over all steps
   std::map<std::string, ValidationLine> validations;   // by name of the set; "": data.validation
   std::optional<LinePoint> lastLoss, lowestLoss;
-  // Returns the exponential moving average of the losses, over about the last kMeanSteps steps.
+  // meanLoss() is the exponential moving average of the losses of about the last kMeanSteps steps.
   static constexpr int64_t kMeanSteps = 100;
   std::optional<double> meanLoss() const;
   MedianSketch stepSeconds, computeSeconds, tokensPerSecond, mfu; // mfu: mfu_causal

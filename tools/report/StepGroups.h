@@ -14,8 +14,8 @@ class StepGroups {
 public:
   static constexpr size_t kMax = 64; // an even number
 
-  // Adds a line to the last group, or to a new one. Merges neighbours if there would be more than
-  // kMax groups.
+  // Adds a line to the last group or, if that is full, to a new group. When there are kMax groups,
+  // it first merges every two neighbours.
   void add(int64_t step) {
     if (last.empty() || inLast == size) {
       if (last.size() == kMax) {

@@ -168,9 +168,8 @@ private:
     return nullptr;
   }
 
-  // Returns lines for the device spec if a kind of link is kSlow times slower or faster than
-  // assumed. Divides the measured latency into `base` and `latency` in the ratio of the plan's two
-  // values.
+  // Returns lines for the device spec if links are kSlow times slower or faster than assumed.
+  // Divides the measured latency into `base` and `latency` in the ratio of the plan's two values.
   std::string specLines() const {
     std::string lines;
     for (LinkKind kind : {LinkKind::Device, LinkKind::Node}) {

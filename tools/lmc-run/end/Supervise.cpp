@@ -36,8 +36,7 @@ std::string textOf(const ProcessEnd &end) {
                                                     : "");
 }
 
-// Returns true if a restart may succeed, after a signal, or a failure of the machine or another
-// rank.
+// Returns true if a restart may succeed: a signal, this machine or another rank ended the run.
 static bool mayPass(const ProcessEnd &end) {
   return end.signal != 0 || end.code == static_cast<int>(ExitCode::Failure) ||
          end.code == static_cast<int>(ExitCode::RankFailed);
@@ -114,13 +113,13 @@ public:
   Result<int> run() {
     // Ranks whose launcher was killed become children of this process, which waits for their ends.
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-    // If the console is closed, writes to it fail. The run must go on.
+    // The run must go on even if its console is closed, so that writes to it fail.
     ignoreFailedWrites();
     const auto before = recordOf(s.out);
     for (int64_t starts = 0;; ++starts) {
       const bool recorded = recordOf(s.out) != before;
       LMC_LET(end, runOnce(recorded ? s.again : s.command, starts));
-      // The ranks may still save, and may write to the logs to which record() writes.
+      // The ranks may still save, and may write to the log files that record() also writes.
       if (mayPass(*end) && !asked)
         awaitRanks();
       const uint64_t step = newestStep(s.out);

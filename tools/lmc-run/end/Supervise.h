@@ -25,8 +25,7 @@ class RestartPolicy {
 public:
   static constexpr double kLongestWait = 60;
 
-  // `most`: maximum number of restarts without progress. `step`: the last step that the run
-  // reached.
+  // `most`: maximum number of restarts without progress. `step`: the step that the run has reached.
   RestartPolicy(int64_t most, uint64_t step) : most(most), best(step) {}
 
   struct Restart {

@@ -177,7 +177,7 @@ private:
       readOutput(static_cast<size_t>(rank - ranks.begin()));
       const int code =
           WIFEXITED(status) ? WEXITSTATUS(status) : static_cast<int>(ExitCode::RankFailed);
-      // A rank that this launcher kills at the time limit has failed because of another rank.
+      // A rank that this launcher kills at the time `end` has failed because of another rank.
       if (WIFSIGNALED(status) && !consequence && !cause)
         fmt::print(stderr, "lmc-run: error: rank {} was ended by signal {} ({}){}\n",
                    rank - ranks.begin(), WTERMSIG(status), ::strsignal(WTERMSIG(status)),
@@ -199,8 +199,7 @@ private:
   const std::vector<std::string> &command;
   const double secondsToEnd;
   std::optional<Clock::time_point> end;  // time at which ranks that still run are killed
-  // Exit codes of the first rank that failed by itself, and of the first that failed due to
-  // another.
+  // Exit codes: of the first rank that failed by itself; of the first that failed due to another.
   std::optional<int> cause, consequence;
 };
 

@@ -13,7 +13,7 @@ namespace lmc {
 // (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR) and LMC_PORT tell a process its rank. Unless
 // OMP_NUM_THREADS is set, each rank gets an equal share of the processors.
 //
-// Rank 0 writes to this process's stdout. Lines of other ranks go to stderr, with "rank R: " before
+// Rank 0 writes to this process's output. Lines of other ranks go to stderr, with "rank R: " before
 // them. Stop signals (kStopSignals) are passed on to all ranks. If a rank fails, the other ranks
 // are killed after `secondsToEnd`. If this process dies, the ranks get a SIGTERM.
 //

@@ -81,7 +81,7 @@ private:
 
 } // namespace
 
-// Sets `loss` to the loss of the last step, and ends[i] to the mark after step i (from 0).
+// Sets `loss` to the last step's loss, and ends[i] to a mark at the end of step i (from 0).
 static Result<void> runSteps(Session &session, uint64_t total, const StopSignals &stop,
                              std::vector<std::unique_ptr<Mark>> &ends, double &loss) {
   LMC_LET(batches, Batches::open(session));
@@ -109,7 +109,7 @@ static Result<void> runSteps(Session &session, uint64_t total, const StopSignals
     LMC_LET(mark, session.device->makeMark());
     ends.push_back(std::move(*mark));
     LMC_TRY(session.device->place(*ends.back()));
-    // As in training, the host is at most one step ahead of the device.
+    // The host is at most one step ahead of the device, as in training.
     if (session.scalars->hasRequests())
       LMC_TRY(takeLoss());
     LMC_TRY(session.scalars->request());

@@ -3,9 +3,9 @@
 //
 // The file has one JSON object per line. The first is {"lmc_commands": 1, "plan": hash, "target",
 // "device"}. Each other line is for a command with results, in the order in which they ran:
-//   function, run, command   the command, and which run of the function in the step it was, from 0
-//   op, kind, kernel, hero   the model op that it comes from, what it does ("gemm", "launch"), and
-//                            the name and hero of its first kernel; null without one
+//   function, run, command   the command; `run` counts the function's runs in the step, from 0
+//   op, kind, kernel, hero   the model op from which the command comes, what it does ("gemm",
+//                            "launch"), and its first kernel's name and hero (null: no kernel)
 //   transpose_a, transpose_b, accumulate, bias   only if the command is a matrix product
 //   outputs                  per result: name, elements, norm (L2), scale, not_finite (how many
 //                            elements are not finite; they count as 0) and projections: 16 sums of

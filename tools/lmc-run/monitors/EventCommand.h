@@ -10,8 +10,8 @@
 
 namespace lmc {
 
-// For each kind of event, at most one command runs at a time. If more events of this kind come
-// meanwhile, only the latest one waits.
+// For each kind of event, at most one command runs at a time. Of the events that come while it
+// runs, only the last one waits; the others are dropped.
 class EventCommand {
 public:
   // `command` is a text for /bin/sh. Its output goes to OUT/on_event.log.

@@ -28,7 +28,7 @@ Result<void> ExportCommand::find() {
   return {};
 }
 
-// The command's standard input is the lock file, so the lock ends with the command.
+// The command's standard input is the locked file, so the lock ends when the command ends.
 Result<bool> ExportCommand::start(int64_t step) {
   const std::string results = resultsOf(step), lock = results + "/lock";
   LMC_TRY(makeFolders(results));
@@ -66,7 +66,7 @@ Result<std::optional<ExportCommand::Outcome>> ExportCommand::poll() {
   }
   for (auto step = waiting.begin(); step != waiting.end() && !running;) {
     const std::string results = resultsOf(*step);
-    // Skips exports that are complete by now, and exports that a rollback has moved away.
+    // Skips exports whose results are complete by now, and exports that a rollback has moved away.
     if (exists(results + "/" + kEvaluationComplete) ||
         !exists(fmt::format("{}/exports/{}", out, *step))) {
       step = waiting.erase(step);

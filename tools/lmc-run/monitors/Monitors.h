@@ -33,7 +33,7 @@ public:
   Monitors(const Monitors &) = delete;
   Monitors &operator=(const Monitors &) = delete;
 
-  // TensorBoard gets every step, and Prometheus only the steps that the console shows.
+  // TensorBoard gets every step. Prometheus gets only the steps that the console shows.
   void step(const StepRecord &record, int64_t logInterval) override;
   void generated(int64_t step, const std::vector<GeneratedText> &texts) override;
   void updated(const StepUpdates &updates) override;
