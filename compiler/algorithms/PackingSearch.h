@@ -19,10 +19,10 @@
 
 namespace lmc {
 
-// Improves `solution`. Ends when it has at most `enough` bytes, is proven optimal (isOptimal
-// becomes true), or after `nodes` search nodes. A search node is the placement of one buffer. It
-// takes time linear in the number of unplaced buffers. Subtracts the used search nodes from
-// `nodes`. Does nothing if the problem has more than 8192 buffers.
+// Improves `solution`. Ends when `solution` has at most `enough` bytes, when it is proven optimal
+// (isOptimal becomes true), or after `nodes` search nodes. A search node is the placement of one
+// buffer. It takes time linear in the number of unplaced buffers. Subtracts the used search nodes
+// from `nodes`. Does nothing if the problem has more than 8192 buffers.
 void searchPacking(const PackingProblem &problem, uint64_t enough, PackingSolution &solution,
                    uint64_t &nodes);
 

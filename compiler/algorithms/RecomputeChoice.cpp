@@ -136,8 +136,8 @@ struct Relaxation {
   };
   std::vector<Corner> corners; // corners in order of falling bytes
 
-  // Returns a lower bound of the time if the layers keep at most `kept` bytes. If `kept` falls from
-  // call to call, `hint` saves time; it must be 0 at the first call.
+  // Returns a lower bound of the time if the layers keep at most `kept` bytes. `hint` saves time.
+  // It must be 0 at the first call, and `kept` must not rise from call to call.
   int64_t within(int64_t kept, size_t &hint) const {
     while (hint < corners.size() && corners[hint].kept > kept)
       ++hint;
@@ -296,7 +296,7 @@ private:
       const std::vector<Label> &from = labels[l + 1];
       std::vector<Label> &to = labels[l];
       // Combines each option of layer l with each partial choice of `from`. For one option, the new
-      // needs rise along `from`, so the lists of all options can be merged into `to`. All partial
+      // needs rise along `from`, so the lists of all options can be merged into `to`. Partial
       // choices that need at most the option's transient bytes give one need. Only the last,
       // fastest of them counts.
       next.assign(options[l].size(), 0);
