@@ -6,7 +6,7 @@
 
 namespace lmc {
 
-// This mutex guards the list, which all threads share.
+// All FileWaits of the process form one list. This mutex guards the list.
 static std::mutex waitsMutex;
 static FileWait *oldest = nullptr, *newest = nullptr;
 

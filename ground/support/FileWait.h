@@ -8,7 +8,7 @@
 
 namespace lmc {
 
-// Must exist while a thread reads or writes a file.
+// An object of this class exists while a thread reads or writes a file.
 class FileWait {
 public:
   // `action` is "reading" or "writing". `action` and `path` must outlive this object.

@@ -14,8 +14,8 @@ namespace lmc {
 // for text that is not JSON.
 bool isShallowJson(std::string_view text);
 
-// Parses `text`, the contents of the file `path`, as one JSON object. Error: it is no JSON object,
-// or values are nested more than 64 deep. The depth is checked before any value is built.
+// Parses `text`, the contents of the file `path`, as one JSON object. Fails if `text` is not a JSON
+// object, or if its values are nested more than 64 deep. The depth is checked first.
 Result<nlohmann::json> parseJsonObject(std::string_view text, const std::string &path);
 
 // Reads and parses a file that holds a JSON object. A file of more than `maximumBytes` is an Error.

@@ -6,7 +6,7 @@
 
 namespace lmc {
 
-// Returns the median of at least one value (for an even number, the mean of the middle two).
+// Returns the median of at least one value. For an even count, it is the mean of the middle two.
 inline double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t middle = values.size() / 2;

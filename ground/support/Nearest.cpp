@@ -25,12 +25,12 @@ size_t editDistance(std::string_view a, std::string_view b) {
 }
 
 std::string nearestName(std::string_view name, const std::vector<std::string> &candidates) {
-  // The limit is below the length of `name`: one-letter names must not be close to each other.
+  // The limit is less than the length of `name`, so that "a" does not count as close to "b".
   const size_t limit = name.empty() ? 0 : std::min((name.size() + 2) / 3, name.size() - 1);
   std::string nearest;
   size_t best = limit + 1;
   for (const std::string &candidate : candidates) {
-    // A distance is at least the difference of the lengths.
+    // The edit distance is at least the difference between the lengths of the two names.
     if (candidate.size() > name.size() + limit || name.size() > candidate.size() + limit)
       continue;
     if (size_t distance = editDistance(name, candidate); distance < best) {

@@ -11,8 +11,8 @@
 
 namespace lmc {
 
-// Parses the whole `text` as a number of type T, without a '+'. Returns nullopt if `text` is no
-// such number or T cannot represent it.
+// Parses the whole `text` as a number of type T. Returns nullopt if `text` is not a number, begins
+// with '+', or is outside the range of T.
 template <typename T> std::optional<T> parseWhole(std::string_view text) {
   T value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -21,7 +21,7 @@ template <typename T> std::optional<T> parseWhole(std::string_view text) {
   return value;
 }
 
-// Does the same for a double, and accepts a '+' before it: "0.5", "-3", "+1e-4", "inf".
+// Parses the whole `text` as a double. A leading '+' is allowed: "0.5", "-3", "+1e-4", "inf".
 inline std::optional<double> parseDouble(std::string_view text) {
   if (text.starts_with('+') && !text.starts_with("+-"))
     text.remove_prefix(1);

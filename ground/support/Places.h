@@ -13,11 +13,11 @@ inline std::filesystem::path programFolder() {
   return std::filesystem::read_symlink("/proc/self/exe", failed).parent_path();
 }
 
-// Returns the path of another Python package's file `name`, which need not exist, or "" if pip has
-// not installed this program. The path is relative to the folder of all packages (site-packages):
-// "nvidia/cu13/lib/libnvrtc.so.13".
+// Returns the path of the file `name` of another Python package; the file need not exist. `name` is
+// relative to the folder of all packages (site-packages): "nvidia/cu13/lib/libnvrtc.so.13". Returns
+// "" if pip has not installed this program.
 inline std::string fileOfPythonPackage(const std::string &name) {
-  // The folder of the Python package `lmc`, whose folder `bin` has this program.
+  // The folder of the Python package `lmc`. This program is in the folder `bin` below it.
   const std::filesystem::path package = programFolder().parent_path();
   std::error_code failed;
   if (!std::filesystem::exists(package / "__init__.py", failed))

@@ -11,7 +11,7 @@ struct Release {
   const char *text;
 };
 
-// Defined in a file of its own, so that a new commit recompiles only one small file.
+// This constant has a small source file of its own. A new commit recompiles only this file.
 extern const Release kRelease;
 
 } // namespace lmc

@@ -12,7 +12,7 @@ namespace lmc {
 static constexpr size_t kMostSources = 1000;
 static constexpr uint64_t kMostBlocks = uint64_t(1) << 24;
 
-// Returns the ratio of positive weights as whole numbers; none if their sum exceeds kMostBlocks.
+// Returns whole numbers in the ratio of the positive weights, or {} if the sum exceeds kMostBlocks.
 static std::vector<uint64_t> wholeShares(const std::vector<double> &weights) {
   // Pairs (digits, exponent) of the weights: weight = digits * 10^exponent.
   std::vector<std::pair<uint64_t, int>> decimals;

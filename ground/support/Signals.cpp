@@ -69,7 +69,7 @@ void unblock(int signal) {
   pthread_sigmask(SIG_UNBLOCK, &only, nullptr);
 }
 
-// Ends the program as `signal` does by default. All other threads block `signal`.
+// Ends the program by the default action of `signal`. All other threads must block `signal`.
 void endBy(int signal) {
   setAction(signal, SIG_DFL);
   unblock(signal);
@@ -80,8 +80,8 @@ void endBy(int signal) {
 void take(int signal) {
   if (std::ranges::find(kStopSignals, signal) == kStopSignals.end() && signal != SIGQUIT)
     return;
-  // Blocked signals arrive here even if they are ignored. A shell starts background jobs with
-  // SIGINT ignored; SIGINT can still stop such a run.
+  // The signal thread also receives signals that the program ignores. For example, a shell starts
+  // background jobs with SIGINT ignored. SIGINT can still stop such a run.
   const bool endsProgram = signal == SIGQUIT || runs == 0;
   if (sigismember(&atStart().ignored, signal) && (endsProgram || signal == SIGHUP))
     return;

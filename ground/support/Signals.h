@@ -24,12 +24,12 @@ namespace lmc {
 inline constexpr std::array<int, 7> kStopSignals = {SIGTERM, SIGINT,  SIGHUP, SIGUSR1,
                                                     SIGUSR2, SIGXCPU, SIGALRM};
 
-// Blocks the signals of kStopSignals, SIGQUIT, and signals that the program ignores, such as
-// SIGPROF. Blocks them in the calling thread and in threads that it starts. Resets SIGCHLD to its
-// default action: a process that ignores SIGCHLD cannot wait for its children.
+// Blocks signals in the calling thread, and in all threads that this thread starts later. Blocks
+// kStopSignals, SIGQUIT, and signals that need no reaction, such as SIGPROF. Resets SIGCHLD to its
+// default action, because a process that ignores SIGCHLD cannot wait for its children.
 void blockSignals();
 
-// Lets SIGQUIT end the program, in a process that does not call startSignalThread().
+// Unblocks SIGQUIT, so that it ends a process that does not call startSignalThread().
 void unblockQuit();
 
 // Ignores SIGPIPE (nobody reads a pipe or connection any more) and SIGXFSZ (a file is too large).
@@ -46,14 +46,14 @@ sigset_t signalMaskAtStart();
 // the process started. A new process must call it before it starts another program.
 void restoreSignals();
 
-// Calls blockSignals(). Starts the thread that receives these signals, unless the process has one.
-// SIGQUIT ends the program. A signal of kStopSignals ends the program if no StopSignals exists; a
-// second SIGINT ends it in any case. A signal that was ignored when the program started does not
-// end it, but still stops a run. An ignored SIGHUP (nohup) does nothing.
+// Calls blockSignals(). Starts a thread that receives the blocked signals, unless it runs already.
+// SIGQUIT ends the program. A signal of kStopSignals ends the program if no StopSignals object
+// exists. A second SIGINT always ends it. A signal that was ignored when the program started does
+// not end it, but still stops a run. An ignored SIGHUP (nohup) does nothing.
 void startSignalThread();
 
-// A run that signals can stop. The constructor calls startSignalThread() and ignoreFailedWrites().
-// After a signal of kStopSignals, requested() is true for all objects that exist at that time.
+// After a signal of kStopSignals, requested() is true for all objects that existed at that time. A
+// run then stops. The constructor calls startSignalThread() and ignoreFailedWrites().
 class StopSignals {
 public:
   StopSignals();

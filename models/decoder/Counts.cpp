@@ -19,8 +19,8 @@ public:
 
   const int64_t tokens; // of a micro-step
   int64_t weights = 0;  // elements of all weights by which a token is multiplied
-  // The number of columns of q whose queries see this mean number of keys: with the mask (causal),
-  // without it (full). Adding columns with equal means first rounds each product once.
+  // These maps give the number of columns of q for each mean number of keys that a query sees.
+  // `causal` counts keys under the mask, `full` counts all keys.
   std::map<double, int64_t> causal, full;
   int64_t layerTraffic = 0; // bytes per token
 
@@ -61,7 +61,7 @@ static bool isRotated(lm::RmsNormOp norm) {
 void Counter::addAttention(lm::AttentionOp attention) {
   double seq = double(attention.getSeq());
   double window = attention.getWindow() > 0 ? std::min(double(attention.getWindow()), seq) : seq;
-  // Query i sees min(i, window) keys. The map's key is the mean over the sequence.
+  // Query i sees min(i, window) keys. The key of `causal` is the mean over all queries.
   causal[window - window * window / (2 * seq)] += extent(attention.getQ(), 1);
   full[seq] += extent(attention.getQ(), 1);
 }

@@ -11,10 +11,10 @@ struct ModelCounts {
   uint64_t parameters = 0; // elements of all parameters, tied weights counted once
 
   // Floating-point operations per token in the forward and the backward pass, without recompute, as
-  // in appendix B of the PaLM paper, https://arxiv.org/abs/2204.02311: 6 per weight of a matrix
-  // product; per column of q, 12 times the number of keys that a query sees. The causal number uses
-  // the mean number of keys under the causal mask and the window; the full number uses all keys.
-  // Both ignore a document mask, because it depends on the data.
+  // in appendix B of the PaLM paper, https://arxiv.org/abs/2204.02311. A weight of a matrix product
+  // counts 6. A column of q counts 12 times the number of keys that a query sees. The causal number
+  // uses the mean number of keys under the causal mask and the window. The full number uses all
+  // keys. Both ignore a document mask, because it depends on the data.
   double flopsPerTokenCausal = 0;
   double flopsPerTokenFull = 0;
 

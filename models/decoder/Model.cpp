@@ -19,9 +19,9 @@ namespace {
 struct Parameter {
   std::string name; // name of the parameter, without the prefix of its layer
   SmallVector<int64_t> shape;
-  // The standard deviation of a matrix's normal initial values, or a vector's value, 0 or 1.
+  // A matrix starts from normal values with this standard deviation, a vector from this value.
   double initial;
-  // For a weight [in, out]: the number of columns of each linear map in it.
+  // A weight [in, out] can join several linear maps. This is the number of columns of each map.
   SmallVector<int64_t> columns = {};
   // For a matrix of several parts, one below the other: their names and numbers of rows.
   std::vector<std::pair<std::string, int64_t>> parts = {};
@@ -36,7 +36,7 @@ struct LayerFunction {
   int64_t experts = 0; // number of experts; 0: the layer has no router
 };
 
-// The sums of a layer's router that monitoring.router reports (ground/plan/Names.h).
+// The sums that monitoring.router reports for each layer with a router (ground/plan/Names.h).
 constexpr const char *kWatched[] = {names::kRouterCounts, names::kRouterBalance,
                                     names::kRouterEntropy};
 
@@ -148,10 +148,10 @@ private:
       declareParameter(head());
   }
 
-  // Returns true if a rank processes the rows of its experts window by window.
+  // Returns true if a rank processes its experts' rows in windows (dist-parallel-experts).
   bool hasWindows() const { return config.distributed.expertCapacity > 0; }
 
-  // Declares names::kRouterSums: sums that lie one after the other in one storage.
+  // Declares the sums of all routers. They lie one after the other in storage names::kRouterSums.
   void declareRouterSums() {
     if (!config.monitoring.router)
       return;
@@ -197,7 +197,7 @@ private:
   Parameter head() const {
     return {decoder.head, {model.vocabSize, model.hiddenSize}, linearStddev(model.hiddenSize)};
   }
-  // Returns the name of the norm after the embedding: "embed_norm" with the last norm's prefix.
+  // Returns the name of the norm after the embedding: "model.embed_norm" beside "model.norm".
   std::string embeddingNorm() const {
     return decoder.lastNorm.substr(0, decoder.lastNorm.rfind('.') + 1) + "embed_norm";
   }
@@ -494,8 +494,8 @@ private:
 
   //===-- The whole -------------------------------------------------------------------------===//
 
-  // Returns the number of tokens in a chunk of the loss. By default, the chunk's logits take about
-  // 256 MiB, with 64 to 4096 tokens. The memory phase may choose another number.
+  // Returns the number of tokens in a chunk of the loss. By default, the logits of a chunk take
+  // about 256 MiB, and a chunk has 64 to 4096 tokens. config.memory.lossChunk replaces it.
   int64_t lossChunk() const {
     if (config.memory.lossChunk > 0)
       return std::min(tokens, config.memory.lossChunk);
@@ -511,8 +511,8 @@ private:
     declare(name, lm::VariableKind::Input, type, initializer(lm::InitKind::None));
   }
 
-  // The result of a function: the loss, the logits of all tokens, or the logits of one token of
-  // each sequence (the host writes their rows in [mbs * seq]).
+  // What a function computes: the loss, the logits of all tokens, or the logits of one token per
+  // sequence. The host chooses these tokens: it writes their row numbers in [mbs * seq].
   enum class Output { Loss, Logits, NextLogits };
 
   void buildForward(StringRef name, Output output) {

@@ -30,7 +30,7 @@ static config::Json modelKeys(const ModelConfig &model) {
 }
 
 static void check(const config::CheckedJob &job) {
-  // By default the number of positions is the sequence length, which a job's phases may change.
+  // The default is the sequence length, but each phase of a job may have another sequence length.
   if (job.sound({"model.max_position_embeddings"}) && job.config.phases.size() > 1 &&
       !job.provenance.given("model.max_position_embeddings"))
     job.error("model.max_position_embeddings",

@@ -23,7 +23,7 @@ config::Key normalizeKey();
 // Writes to an exported config.json whether Hugging Face's class adds the balancing loss.
 void writeBalanceLoss(const ModelConfig &model, config::Json &json);
 
-// Returns experts of `width` columns, with the usual names: `mlp.experts.3.gate_proj`.
+// Returns experts with the inner size `width` and the usual names: `mlp.experts.3.gate_proj`.
 Experts expertsOf(const ModelConfig &model, const char *count, int64_t width);
 
 // Reports an error if a token chooses more experts than a layer has (the key `experts`), or if

@@ -1,5 +1,5 @@
-// lm-accumulate-gradients: replaces @micro by a function each for the first, the middle and the
-// last micro-steps of an optimizer step. Passes.td shows an example.
+// lm-accumulate-gradients: replaces @micro by up to three functions: for the first micro-step of an
+// optimizer step, for the middle ones, and for the last one. Passes.td shows an example.
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/interfaces/Differentiable.h"
@@ -19,7 +19,7 @@ namespace lmc {
 using namespace mlir;
 using namespace lmc;
 
-// The function of the middle micro-steps has this name until the old @micro is erased.
+// A temporary name: the function of the middle micro-steps becomes @micro once the old is erased.
 static constexpr StringRef kMiddle = "micro_middle";
 
 namespace {
@@ -50,8 +50,8 @@ public:
     for (auto op : body.getOps<lm::AccumulateOp>())
       ++contributions[op.getVariable()];
 
-    // The gradients of each call that get no other contribution: the called backward half can add
-    // them to the main gradients. Results of forward halves are added outside, because all
+    // For each call, the gradients to which nothing else contributes. The called backward half can
+    // add them to the main gradients. The caller adds results of forward halves, because all
     // micro-steps must call the same forward halves (LayerHalves.h).
     llvm::MapVector<Operation *, llvm::SmallVector<lm::AccumulateOp>> calls;
     for (auto op : body.getOps<lm::AccumulateOp>())
@@ -118,8 +118,8 @@ private:
     return addedTo(b, accumulator, contribution, before.getBackward());
   }
 
-  // Returns a copy of `callee`, a layer's backward half. For each result in the attribute
-  // `lm.accumulated` of `callee`, the copy takes an accumulator and returns the sum.
+  // Returns a copy of `callee`, a layer's backward half, that adds to accumulators. For each result
+  // in the list `lm.accumulated`, the copy takes an accumulator and returns accumulator + result.
   func::FuncOp accumulatingVariant(func::FuncOp callee) {
     func::FuncOp &variant = variants[callee.getSymName()];
     if (variant)

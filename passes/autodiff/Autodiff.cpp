@@ -51,7 +51,7 @@ public:
     if (!contribution)
       return;
     Value &sum = sums[value];
-    // Each window of rows contributes to the experts' weights: its op adds to the earlier sum.
+    // Every window of rows contributes to the experts' weights. Its op itself adds the earlier sum.
     if (auto grad = contribution.getDefiningOp<lm::ExpertLinearGradOp>();
         sum && grad && !grad.getAcc()) {
       grad.setAccumulator(sum);
@@ -73,7 +73,7 @@ void markBackward(Operation *first, Operation *end) {
       step.setBackward(true);
 }
 
-// Returns false if `value` is a step function of the op's operands: its derivative is 0.
+// Returns false if `value` is a step function of the op's operands. Its gradient is then 0.
 bool hasGradient(Value value) {
   auto op = value.getDefiningOp<DifferentiableOpInterface>();
   return !op || op.hasGradient(cast<OpResult>(value).getResultNumber());
@@ -126,8 +126,9 @@ public:
       return failure();
     markBackward(scale.getDefiningOp(), ret);
 
-    // Moves a balancing loss of recomputed results behind the VJP if it is only added to the loss.
-    // Erases an op that its VJP recomputes, unless an op before the VJP reads its results.
+    // A VJP may recompute its op's results. A balancing loss that reads them, and is only added to
+    // the loss, moves behind the VJP. The op is erased unless an op before the VJP reads its
+    // results.
     for (auto &[op, results] : recomputed) {
       Operation *again = results.front().getDefiningOp();
       for (Operation *reader : llvm::make_early_inc_range(op->getUsers()))
@@ -210,7 +211,7 @@ public:
   }
 
 private:
-  // An op of the forward pass, and the same results as computed again by its VJP.
+  // An op of the forward pass, and `results`, which the VJP of the op computes a second time.
   struct Recomputed {
     Operation *op;
     SmallVector<Value> results;
@@ -337,7 +338,7 @@ private:
         }
       }
     halves.readArguments.append(readArguments.begin(), readArguments.end());
-    // The forward half returns the gradient of a router's bias: it is a result of lm.route.
+    // lm.route computes the gradient of a router's bias, so the forward half returns this gradient.
     for (Value gradient : gradients)
       if (Operation *op = gradient.getDefiningOp(); op && !lastForward->isBeforeInBlock(op))
         saved.insert(gradient);

@@ -7,8 +7,8 @@
 //
 // A few kernels then update all parameters. The parameters keep their names within the storages.
 //
-// A parameter with 8-bit moments begins at a moment block, and consists of whole blocks. A block
-// therefore has the same elements as without this pass.
+// A parameter with 8-bit moments begins at the start of a moment block, and fills whole blocks.
+// Each moment block therefore contains the same elements as it would without this pass.
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/lm/TensorTypes.h"
@@ -33,7 +33,7 @@ using lm::OptimizerUse;
 // The number of elements in a row of a storage. A row is one work item: enough for a thread block,
 // and small enough for a cache.
 static constexpr int64_t kColumns = 4096;
-// Each parameter begins at a multiple of this many elements, 256 bytes of bf16, for wide loads.
+// For wide loads, each parameter begins at a multiple of this many elements (256 bytes of bf16).
 static constexpr int64_t kAlignment = 128;
 
 namespace {
@@ -46,12 +46,12 @@ struct GroupKey {
   bool operator==(const GroupKey &other) const = default;
 };
 
-// Returns the values of a step that norms need: the gradient, and sums of update and parameter.
+// Returns what norms read of a step: the gradient, and sums of squares of update and parameter.
 SmallVector<Value> partsOf(OptimizerOpInterface step) {
   return {step->getOperand(1), step.getUpdateSums(), step.getParameterSums()};
 }
 
-// Returns these values of all steps: one list for the gradients, one for each kind of sums.
+// Returns three lists over all steps: gradients, sums of the updates, sums of the parameters.
 SmallVector<SmallVector<Value>, 3> partsOf(ArrayRef<OptimizerOpInterface> group) {
   SmallVector<SmallVector<Value>, 3> parts(3);
   for (OptimizerOpInterface step : group)
@@ -135,8 +135,8 @@ private:
     });
   }
 
-  // Creates the storage of `members`; member i belongs to parameter i. A member has one element for
-  // every `share` elements of its parameter (256 for scales, else 1).
+  // Creates the storage of `members`. Member i belongs to parameter i, and has one element for
+  // every `share` elements of the parameter: 256 for the scales of 8-bit moments, else 1.
   lm::VariableOp makeStorage(StringRef name, ArrayRef<lm::VariableOp> parameters,
                              ArrayRef<lm::VariableOp> members) {
     lm::VariableOp first = members.front();

@@ -42,7 +42,7 @@ static_assert(lm::AdamW8bitOp::kBlock == kMomentBlock, "plans have the blocks of
 
 namespace {
 
-// A scalar variable that optimizer steps read. The host writes it from `setting` or `stepValue`.
+// A scalar that optimizer steps read. The host sets it to a setting of the job or a `stepValue`.
 struct Scalar {
   std::string name;
   std::string setting;
@@ -56,7 +56,7 @@ struct Optimizer {
   DictionaryAttr attributes;                  // attributes of the op; null: it has none
 };
 
-// Returns the scalar variable that steps of `group` (null: of no group) read as `scalar`.
+// Returns the scalar variable that steps of `group` read as `scalar`. A null `group` means none.
 Scalar scalarOf(const OptimizerScalar &scalar, lm::GroupAttr group) {
   Scalar own{scalar.name.str(), scalar.setting.str(), scalar.stepValue, {}};
   if (!group)
@@ -93,9 +93,9 @@ public:
     scalarType = RankedTensorType::get({}, master);
   }
 
-  // Chooses the optimizer op of each parameter. A router's bias gets lm.balance_bias. Others get
-  // `type` with `attributes` (or null) or, if `type` does not support them, its fallback. Returns
-  // false if `type` supports no parameter.
+  // Chooses the optimizer op of each parameter: lm.balance_bias for a router's bias, else `type`. A
+  // parameter that `type` does not support gets the fallback of `type`. `attributes` are those of
+  // `type`, or null. Returns false if `type` supports no parameter.
   bool chooseOptimizers(StringRef type, DictionaryAttr attributes) {
     Optimizer wanted = optimizerOf(b.getContext(), type);
     wanted.attributes = attributes;
