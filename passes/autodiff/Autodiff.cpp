@@ -126,8 +126,8 @@ public:
       return failure();
     markBackward(scale.getDefiningOp(), ret);
 
-    // A VJP may recompute its op's results. A balancing loss that reads them, and is only added to
-    // the loss, moves behind the VJP. The op is erased unless an op before the VJP reads its
+    // A VJP may recompute its op's results. A balancing loss that reads them and is only added to
+    // the loss moves behind the VJP. The op is erased unless an op before the VJP reads its
     // results.
     for (auto &[op, results] : recomputed) {
       Operation *again = results.front().getDefiningOp();

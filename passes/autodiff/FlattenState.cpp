@@ -135,8 +135,8 @@ private:
     });
   }
 
-  // Creates the storage of `members`. Member i belongs to parameter i, and has one element for
-  // every `share` elements of the parameter: 256 for the scales of 8-bit moments, else 1.
+  // Creates the storage of `members`. Member i belongs to parameter i. It has one element for every
+  // `share` elements of the parameter (256 for scales, else 1).
   lm::VariableOp makeStorage(StringRef name, ArrayRef<lm::VariableOp> parameters,
                              ArrayRef<lm::VariableOp> members) {
     lm::VariableOp first = members.front();

@@ -94,8 +94,8 @@ public:
 private:
   using Copy = BufferAssignment::Copy;
 
-  // Loads of variables get views first, so that all readers of a variable are known before another
-  // value may overwrite it.
+  // Gives views to the loads of variables first. All readers of a variable are then known before
+  // another value may overwrite the variable.
   LogicalResult assignViews() {
     if (function.getNumArguments() || function.getNumResults())
       return function.emitError(
@@ -136,7 +136,7 @@ private:
         BufferView view = result.view(insert.getDest());
         if (!viewOfSlice(insert, type, view))
           return insert.emitOpError("is neither a range of rows nor a rectangle of a matrix");
-        // If a later op reads the destination without the insertion, the insertion changes a copy.
+        // If a later op still reads the old destination, the insertion writes to a copy of it.
         bool readLater = llvm::any_of(insert.getDest().getUsers(), [&](Operation *user) {
           return positions[user] > positions[&op];
         });
@@ -162,7 +162,7 @@ private:
         unsigned readers = unsigned(llvm::count_if(op.getOperands(), [&](Value operand) {
           return overlaps(operand, view, byteSize(type));
         }));
-        // While a collective writes a value, a copy of it would be incomplete.
+        // A copy of the accumulator would be incomplete while a collective still writes it.
         if (!dist::isUnfinished(accumulator) &&
             (!reuse || readers > 1 || view.pitch ||
              usedAfter(view, byteSize(type), positions[&op], &op) ||
@@ -197,8 +197,9 @@ private:
           merge(view.buffer, place);
           continue;
         }
-        // Loads read the state before the first store, so this store is a copy at the end. Another
-        // variable may be overwritten before that, so its old contents are copied now.
+        // Loads read the state before any store, so this store becomes a copy at the function's
+        // end. If the value lies in another variable, its bytes may change earlier. They are copied
+        // here.
         auto type = tensorTypeOf(value);
         bool madeHere = made.getDefiningOp() && !isView(made.getDefiningOp());
         if (!result.buffers[view.buffer].variable.empty() && !madeHere)
@@ -216,17 +217,17 @@ private:
       if (result.view(insert.getSource()) == region)
         continue;
       Operation *producer = part.getDefiningOp();
-      // A copy of the destination before this insertion would overwrite a part already in place.
+      // A copy of the destination just before this insertion would overwrite the part in its place.
       bool inPlace = reuse && producer && !isView(producer) && isWholeTemporary(part) &&
                      result.view(part).buffer != region.buffer &&
                      result.copiesBefore(&op).empty() && mayMerge(result.view(part).buffer, region);
-      // So would a copy for an earlier insertion, if the part is computed before that insertion.
+      // So would a copy of it for an earlier insertion, if the part is computed before that copy.
       for (auto earlier = insert.getDest().getDefiningOp<tensor::InsertSliceOp>();
            inPlace && earlier; earlier = earlier.getDest().getDefiningOp<tensor::InsertSliceOp>())
         for (const Copy &copy : result.copiesBefore(earlier))
           inPlace &= copy.to.buffer != region.buffer || copy.type != wholeType ||
                      positions.lookup(earlier) < positions.lookup(producer);
-      // From the op that computes the part to the insertion, no op may use the bytes of the region.
+      // Between the op that computes the part and the insertion, no op may use the region's bytes.
       if (inPlace) {
         int64_t made = positions.lookup(firstWriter(part)), inserted = positions.lookup(&op);
         for (Value member : members[region.buffer]) {
@@ -241,7 +242,7 @@ private:
             return !isView(user) && at >= made && at <= inserted;
           });
           inPlace &= !writes && !reads;
-          // An op that later adds to the destination in place would change the part for readers.
+          // If an op later adds to the destination in place, no op after it may read the part.
           if (definition && !isView(definition) && positions.lookup(definition) > inserted)
             inPlace &= !usedAfter(result.view(part), byteSize(partType),
                                   positions.lookup(definition) - 1, nullptr);
@@ -254,8 +255,8 @@ private:
     }
   }
 
-  // Writes results of kernels over inputs that no later op reads: one result over an input of the
-  // same size, or several results in one buffer over a buffer that contains several inputs.
+  // Lets kernels write results over inputs that no later op reads: one result over an input of the
+  // same size, or a buffer of several results over a buffer that contains several inputs.
   void shareDyingInputs() {
     for (Operation &op : function.getBody().front()) {
       auto launch = dyn_cast<kern::LaunchOp>(op);
@@ -361,7 +362,7 @@ private:
     members[view.buffer].push_back(value);
   }
 
-  // Returns true if, within region `into`, every view of `from` is one run or equally spaced runs.
+  // Returns true if each view of buffer `from` would be one run or equally spaced runs in `into`.
   bool mayMerge(unsigned from, BufferView into) const {
     if (into.pitch == 0)
       return true;
@@ -422,8 +423,8 @@ private:
   }
 
   // Returns true if `buffer`, which only `op` writes, may become `region` of a buffer that `op`
-  // reads. No later op or other result may use the region, and the kernel must read each byte
-  // before it writes the byte.
+  // reads. No later op may use the region, and no other result may overlap it. The kernel must read
+  // each byte before it writes the byte.
   bool mayTakeOver(Operation *op, unsigned buffer, BufferView region) const {
     uint64_t bytes = result.buffers[buffer].bytes;
     if (usedAfter(region, bytes, positions.lookup(op), nullptr) || !mayMerge(buffer, region))
@@ -448,8 +449,8 @@ private:
     return true;
   }
 
-  // Returns true if an op after `position` reads a value in the region. Ignores the results of
-  // `except`.
+  // Returns true if an op after `position` reads a value in the region. A value that the op
+  // `except` computes does not count.
   bool usedAfter(BufferView region, uint64_t bytes, int64_t position, Operation *except) const {
     return llvm::any_of(members[region.buffer], [&](Value member) {
       return overlaps(member, region, bytes) && member.getDefiningOp() != except &&
@@ -515,8 +516,8 @@ private:
                info->second && mayShareBuffer(*info->second, body, value.getResultNumber(), input);
   }
 
-  // Returns true if `sum` may be computed in the bytes of `view`. If these bytes are state, `sum`
-  // must finally be stored there, alone or as a part of a larger tensor.
+  // Returns true if `sum` may be computed in the bytes of `view`. If these bytes belong to a
+  // variable, `sum`, or a larger tensor that contains `sum`, must be stored to them.
   bool mayOverwrite(BufferView view, Value sum) const {
     StringRef variable = result.buffers[view.buffer].variable;
     if (variable.empty() || isAt(statePlaces.wholes, sum, view))

@@ -18,7 +18,7 @@ bool lmc::regionsOverlap(const BufferView &a, uint64_t aBytes, const BufferView 
     return false;
   if (a.pitch == 0 || a.pitch != b.pitch)
     return true;
-  // Both views are columns of one matrix. They are disjoint if their runs alternate.
+  // Both views are columns of one matrix. They are disjoint if they have no column in common.
   bool aFirst = a.offset <= b.offset;
   const BufferView &low = aFirst ? a : b, &high = aFirst ? b : a;
   int64_t lowRun = int64_t(aFirst ? aBytes : bBytes) / low.rows;

@@ -20,13 +20,13 @@ struct BufferView {
 // Returns true if two regions of one buffer have a byte in common.
 bool regionsOverlap(const BufferView &a, uint64_t aBytes, const BufferView &b, uint64_t bBytes);
 
-// Returns true if each run of a view of `type` contains whole rows. `view.rows` is then the product
-// of some first dimensions of `type`; the last dimension is never one of them.
+// Returns true if each run of a view of `type` contains whole rows of the tensor. The number of
+// runs is then a product of leading dimensions of `type`, without the last one.
 bool runsAreRows(mlir::RankedTensorType type, const BufferView &view);
 
-// Suppose that a dense buffer of `regionBytes` bytes becomes `region` of another buffer. Returns
-// the new place of `view`, a view of the dense buffer. Returns nothing if this place would not be
-// equally spaced runs.
+// Suppose that a dense buffer of `regionBytes` bytes moves to `region` of another buffer. A tensor
+// at `view` of the dense buffer then gets the returned view. Returns nullopt if its bytes would not
+// be equally spaced runs.
 std::optional<BufferView> compose(const BufferView &view, mlir::RankedTensorType type,
                                   const BufferView &region, uint64_t regionBytes);
 

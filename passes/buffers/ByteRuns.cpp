@@ -20,7 +20,7 @@ struct Grid {
   int64_t anchor, pitch;
 };
 
-// A rectangle in a grid: rows [top, bottom), bytes [left, right) of a row, left < right <= pitch.
+// A box is rows [top, bottom) of a grid, with bytes [left, right) of each. left < right <= pitch.
 struct Box {
   int64_t top, bottom, left, right;
 };
@@ -29,8 +29,8 @@ using Boxes = llvm::SmallVector<Box, 3>;
 
 } // namespace
 
-// Returns the boxes of `grid` that cover the bytes of `runs`, which must be dense or have the
-// grid's pitch.
+// Returns the boxes of `grid` that cover the bytes of `runs`. The runs must be one run, or have the
+// pitch of the grid.
 static Boxes boxesOf(const ByteRuns &runs, const Grid &grid) {
   Boxes boxes;
   int64_t row = llvm::divideFloorSigned(runs.offset - grid.anchor, grid.pitch);
@@ -95,7 +95,7 @@ static std::optional<Box> intersect(const Box &a, const Box &b) {
   return both;
 }
 
-// Returns the boxes that cover `a` except `inner`, which lies inside `a`.
+// Returns boxes that cover the box `a` without the box `inner`, which lies inside `a`.
 static Boxes around(const Box &a, const Box &inner) {
   Boxes rest;
   if (a.top < inner.top)
@@ -293,9 +293,9 @@ void ByteMemory::insert(const Piece &piece) {
   clusters.emplace(begin, std::move(cluster));
 }
 
-// If the pitches differ, at most this many rows of a piece are cut one by one. Of a piece with more
-// rows, all bytes count as unknown. If its buffer is still live, the check may then report a
-// mistake that does not exist; no plan so far has such a buffer.
+// A piece may have another pitch than the bytes that are cut out of it. Then at most this many of
+// its rows are cut. With more rows, the contents of the whole piece count as unknown. The check may
+// then report a mistake that does not exist, but no plan so far has such a piece in a live buffer.
 static constexpr int64_t kExactRows = 1024;
 
 void ByteMemory::forget(const ByteRuns &at) {

@@ -1,4 +1,4 @@
-// Equally spaced runs of bytes, and the contents of bytes: the algebra of CheckAliasing.
+// Describes equally spaced runs of bytes and their contents. CheckAliasing computes with them.
 //
 // A rectangle of a row-major matrix consists of `rows` runs. Each run has `run` bytes, and begins
 // `pitch` bytes after the previous run. A piece says that such runs contain bytes of one value,

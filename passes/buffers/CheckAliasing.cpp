@@ -30,7 +30,7 @@ using namespace lmc;
 
 namespace {
 
-// The bytes of a value or slice.
+// Where the bytes of a value or slice lie.
 struct Place {
   StringRef arena;
   ByteRuns runs;
@@ -157,11 +157,11 @@ private:
   llvm::StringMap<ByteMemory> stored, memory;
   SmallVector<Operation *> commands;
 
-  // One number n for each axis: all collectives along the axis before command n have ended.
+  // For each axis, a number n such that all collectives along the axis before command n have ended.
   using PerAxis = std::array<int64_t, 4>;
   std::vector<Command> started; // async collectives that may still run
-  // By axis: the collectives that have ended when the last async collective along the axis ends. By
-  // slice: the same for the last async collective that writes the slice.
+  // endedWithLast[axis] says what has ended when the last async collective along the axis ends.
+  // endedWith[slice] says this for the last async collective that writes the slice.
   std::array<PerAxis, 4> endedWithLast{};
   llvm::DenseMap<Value, PerAxis> endedWith;
 };
@@ -383,7 +383,7 @@ LogicalResult AliasingChecker::checkBufferStarts() {
   return success();
 }
 
-// Returns the number of a kernel's class: its kernels differ only in their arguments' layouts.
+// Kernels of one class differ only in the layouts of their arguments. Returns the class's number.
 unsigned AliasingChecker::kernelClass(kern::KernelOp kernel) {
   auto [it, isNew] = classes.try_emplace(kernel, 0);
   if (!isNew)
@@ -530,8 +530,8 @@ static FailureOr<ByteRuns> runsOf(SliceOp slice, RankedTensorType whole) {
       llvm::is_contained(offsets, ShapedType::kDynamic) ||
       llvm::is_contained(sizes, ShapedType::kDynamic))
     return slice.emitError("is no slice with constant offsets and sizes, and strides of 1");
-  // Finds the last dimension `inner` that the slice does not take whole (0: none). The runs are
-  // equally spaced if the slice takes all dimensions between the first one and `inner` whole.
+  // `inner` becomes the last dimension that the slice does not cover completely, or 0. The runs are
+  // equally spaced if the slice covers all dimensions between the first and `inner` completely.
   int64_t inner = whole.getRank() - 1;
   int64_t stride = int64_t(whole.getElementTypeBitWidth()) / 8, offset = 0;
   for (; inner > 0 && sizes[size_t(inner)] == shape[size_t(inner)]; --inner)
@@ -614,8 +614,8 @@ static bool isTokenMatrix(StringRef name) {
   return llvm::is_contained({"q", "k", "v", "dq", "dk", "dv"}, name);
 }
 
-// Returns true if operand or result `number` of a command (operands come first) may have spaced
-// runs. Does not call `mayBeSpaced`, by which the passes chose the places.
+// Returns true if an operand or result of a command may have spaced runs. `number` counts operands
+// first, then results. Does not call `mayBeSpaced`, because the passes chose the places with it.
 static bool takesSpacedRuns(const Command &command, unsigned number) {
   return command.kernel || isa<plan_ir::CopyOp>(command.op) || isTokenMatrix(command.names[number]);
 }
@@ -709,9 +709,9 @@ LogicalResult AliasingChecker::checkStreams(const Command &command) {
     });
     return success();
   }
-  // The collectives that have ended when this async one starts: earlier ones along its axis, ones
-  // whose results it reads, and all that had ended when one of these ended. A collective that is
-  // not async starts after all others have ended.
+  // An async collective starts after the earlier ones along its axis, and after those whose results
+  // it reads. Every collective that ended before one of these has then ended, too. A collective
+  // that is not async starts after all others have ended.
   PerAxis ended{};
   const bool isAsync = plan_ir::isAsync(command.op);
   if (plan_ir::isCollective(command.op))
@@ -744,8 +744,8 @@ LogicalResult AliasingChecker::checkStreams(const Command &command) {
   return success();
 }
 
-// Returns the first operand of `computed` that the slices read by `command` do not contain: its
-// number, and the difference.
+// Compares the operands of `computed` with the slices that `command` reads. Returns the number of
+// the first operand that differs, and the difference.
 std::optional<std::pair<unsigned, ContentDifference>>
 AliasingChecker::misread(const Command &command, const ComputedOp &computed) {
   for (auto [number, slice] : llvm::enumerate(command.reads)) {

@@ -32,7 +32,7 @@ using namespace lmc::codegen;
 namespace {
 
 // Returns the op from which the commands of `op` get their pass and layer, or null. The commands of
-// a view are copies: they belong to the op that computes the view's first operand.
+// a view are copies. They get both from the op that computes the view's first operand.
 StepOpInterface stepOf(Operation *op) {
   while (op && !isa<StepOpInterface>(op))
     op = isa<tensor::TensorDialect>(op->getDialect()) && op->getNumOperands()
@@ -111,7 +111,7 @@ public:
   }
 
 private:
-  // The slice gets the name of the op `source`; no name if it is null.
+  // The slice gets the name of the op `source`. If `source` is null, the slice has no name.
   Value slice(const BufferView &view, RankedTensorType type, Operation *source) {
     auto sliceType = plan_ir::SliceType::get(b.getContext(), type);
     const Buffer &buffer = assignment.buffers[view.buffer];
@@ -201,7 +201,7 @@ private:
   BufferAssignment assignment;
   ArrayRef<int64_t> offsets; // offset of each temporary buffer
 
-  // One slice per view. Its live range, a range of commands, is known after all are emitted.
+  // Each view has one slice. Its live range is known only after all commands are emitted.
   llvm::MapVector<std::tuple<unsigned, int64_t, int64_t, int64_t, Type>, Value> slices;
   SmallVector<int64_t> commandOf; // per position in the function, the number of commands before it
 };

@@ -37,7 +37,7 @@ public:
   bool allBefore(unsigned result) {
     SmallVector<kern::ResultPart> parts =
         kern::partsOfResult(body.getTerminator()->getOperand(result));
-    // Each iteration writes an element of every part, after all the reads of this iteration.
+    // Each iteration does all its reads, and then writes one element of every part of the result.
     SmallVector<AffineMap> written;
     for (const kern::ResultPart &part : parts) {
       AffineMap point = pointOf(part.value);
@@ -72,7 +72,7 @@ private:
       unsigned pass = passOfReduction(generic);
       for (Value yielded : generic.getBody()->getTerminator()->getOperands())
         collectScalar(yielded, loopsOf(generic), pass);
-      // A reduction reads its initial value after its pass. A sum over blocks has a constant one.
+      // A reduction reads its initial value after its pass; in a sum over blocks it is a constant.
       if (sumsBlocks(generic))
         continue;
       for (OpOperand &init : generic.getDpsInitsMutable())
@@ -91,7 +91,7 @@ private:
       reads.push_back({point, SmallVector<bool>(point.getNumResults(), false), false, pass});
       return;
     }
-    // collectAll() has collected the reads of every reduction, with the number of its pass.
+    // collectAll() has already collected the reads of every reduction.
     auto generic = tensor.getDefiningOp<linalg::GenericOp>();
     if (!generic || reduces(generic))
       return;
@@ -150,7 +150,7 @@ private:
     });
   }
 
-  // Returns the first pass in which `tensor` is known.
+  // Returns the number of the first pass that can use `tensor`. This is 0 for an input.
   unsigned passOf(Value tensor) {
     auto generic = tensor.getDefiningOp<linalg::GenericOp>();
     if (!generic)
@@ -191,13 +191,13 @@ private:
     return isColumn() ? all.getMinorSubMap(rank) : all.getMajorSubMap(rank);
   }
 
-  // Returns true if `read` happens before the write at `written`, and in the same work item.
+  // Returns true if one work item first does `read`, and then writes the element at `written`.
   bool isBefore(const Read &read, AffineMap written) const {
     bool computed = llvm::is_contained(read.computed, true);
     if (!computed && read.point == written)
       return true;
-    // The column that is read does not vary along the row. A row reduction reads such an element of
-    // its row before it writes to the row.
+    // A row reduction may read one column of its row for all elements of the row. It reads this
+    // column before it writes to the row.
     if (!isRow() || written != allLoops() || read.onLane || read.point.getNumResults() != loops ||
         read.point.isFunctionOfDim(loops - 1))
       return false;

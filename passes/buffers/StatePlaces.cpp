@@ -24,7 +24,7 @@ Value lmc::accumulatedBy(Operation *op) {
 
 namespace {
 
-// A part of a whole (see StatePlaces.h). An op stores the part to a variable.
+// A part of a whole (see StatePlaces.h), which an op stores to `variable`.
 struct StoredPart {
   int64_t first; // its first byte in the whole
   lm::VariableOp variable;
@@ -100,7 +100,7 @@ private:
     const std::optional<StatePlace> start = placeOf(whole, parts);
     if (!start)
       return;
-    // The whole and, backwards from it, the values that share its bytes until it is complete.
+    // The whole, and the earlier values from which it is computed in the same bytes.
     SmallVector<Value> made{whole};
     SmallVector<tensor::InsertSliceOp> inserts;
     Operation *first = whole.getDefiningOp();
@@ -123,8 +123,8 @@ private:
       }
       made.push_back(before);
     }
-    // The whole must begin with an insert_slice, or be the result of one command. If that result is
-    // a single part, it needs no place here.
+    // Insertions into a vector, or else one command, must compute the whole. If the whole is a
+    // single part that a command computes, it needs no place here.
     if (!first || (isa<CommandOpInterface>(first) ? !inserts.empty() || parts.size() == 1
                                                   : !isa<tensor::InsertSliceOp>(first)))
       return;

@@ -124,7 +124,7 @@ private:
            << dist::stringifyAxis(*missing);
   }
 
-  // Checks that the maximum that decides the scale is the maximum over all ranks.
+  // Checks that the scale is computed from the maximum over all ranks.
   LogicalResult checkScale(lm::ScaledCastOp cast) {
     Axes missing = allAxes();
     for (Operation *op = cast.getMax().getDefiningOp();
@@ -138,7 +138,7 @@ private:
            << dist::stringifyAxis(*missing.begin()) << " do not share";
   }
 
-  // Checks that each reader of `norm`, the norm of a rank's pieces, joins it with all ranks' norms.
+  // Checks that each reader of `norm`, a norm over one rank's pieces, combines all ranks' norms.
   LogicalResult checkNorm(Operation *norm) {
     auto isJoined = [](Value operand) {
       while (operand.getDefiningOp() && movesElements(operand.getDefiningOp()))

@@ -22,7 +22,7 @@ using namespace mlir;
 using namespace lmc;
 using dist::Axis;
 
-// The maximum bytes of all directions in a window. A window is consecutive steps expanded together.
+// The maximum size in bytes of all directions in a window, which is a run of consecutive steps.
 static constexpr int64_t kMostBytes = int64_t(1) << 30;
 // The maximum number of steps in a window.
 static constexpr size_t kMostSteps = 64;

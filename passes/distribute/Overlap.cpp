@@ -30,7 +30,7 @@ struct Chain {
   Value result() const { return ops.back()->getResult(0); }
 };
 
-// Consecutive chains. Every op between two of them needs the result of one of these chains.
+// Consecutive chains. An op between two of them needs the result of a chain of this group.
 using Group = SmallVector<Chain, 1>;
 
 // Returns true if the op becomes a command that may run at the same time as a collective.
@@ -61,8 +61,8 @@ LogicalResult collectDependents(Value value, SetVector<Operation *> &all) {
   return success();
 }
 
-// Returns true if each operand of `ops` is `given`, a result of one of `ops`, a loaded variable, an
-// empty tensor, or a scalar computed before `first`, such as the scale of gradients in f16.
+// Returns true if `ops` have no other operands than `given`, results of `ops`, loaded variables,
+// empty tensors, and scalars computed before `first`, such as the scale of gradients in f16.
 bool needNothingElse(const SetVector<Operation *> &ops, Value given, Operation *first) {
   return llvm::all_of(ops, [&](Operation *op) {
     return llvm::all_of(op->getOperands(), [&](Value operand) {
@@ -167,9 +167,9 @@ private:
     return all;
   }
 
-  // Makes the chain run at the same time as the ops behind it, up to a wait that is inserted before
-  // `until`. Moves `dependents` behind the wait: the ops before `until`, in order, that need the
-  // result. Does nothing if no other op before `until` computes anything.
+  // Makes the chain run at the same time as the ops behind it. Inserts a wait before `until`. Moves
+  // `dependents`, the ops before `until` that need the result, in order, behind the wait. Does
+  // nothing if no other op before `until` computes anything.
   void overlap(const Chain &chain, Operation *until, ArrayRef<Operation *> dependents) {
     Operation *last = chain.last();
     Operation *next = last;

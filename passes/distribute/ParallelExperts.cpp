@@ -26,8 +26,8 @@ using dist::Axis;
 
 namespace {
 
-// Returns the values whose row i belongs to row i of `sort`: the results of lm.take_rows, and of
-// the ops that process these results before lm.combine_rows.
+// Returns the values whose row i belongs to row i of `sort`. These are the results of lm.take_rows
+// and of the ops between lm.take_rows and lm.combine_rows.
 llvm::SetVector<Value> valuesOfRows(lm::SortRowsOp sort) {
   llvm::SetVector<Value> values;
   for (Operation *user : sort.getRows().getUsers())
@@ -86,8 +86,8 @@ public:
   }
 
 private:
-  // Makes `sort` sort the choices of the tokens of all ranks along `expert`, but only choices of
-  // this rank's experts. Changes the ops that process the sorted rows in the same way.
+  // Makes `sort` read the choices of the tokens of all ranks along `expert`, and keep only choices
+  // of this rank's experts. Changes the ops that process the sorted rows in the same way.
   LogicalResult divide(lm::SortRowsOp sort) {
     const RankedTensorType choices = tensorTypeOf(sort.getExperts());
     const int64_t experts = tensorTypeOf(sort.getOffsets()).getDimSize(0) - 1;
@@ -239,8 +239,8 @@ private:
     return success();
   }
 
-  // Gathers `value` from all ranks along `expert`, right behind the op that computes it. Other ops
-  // can then run beside this all-gather, whose location is `name`.
+  // Gathers `value` from all ranks along `expert`. The all-gather has the location `name`. It
+  // stands right behind the op that computes `value`, so that other ops can run beside it.
   Value exchanged(Value value, StringRef name) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointAfterValue(value);

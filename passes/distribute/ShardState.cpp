@@ -25,7 +25,7 @@ using Kind = lm::VariableKind;
 
 namespace {
 
-// What the ranks along `shard` divide: Gradients includes Optimizer, Weights includes both.
+// What the ranks along `shard` divide. Each stage also divides what the stages before it divide.
 enum class ZeroStage { None, Optimizer, Gradients, Weights };
 
 struct Member {
@@ -266,7 +266,7 @@ private:
               /*pitch=*/0, parameter.getColumnsAttr());
           continue;
         }
-        // The parts are experts. Lists this group's share of them, which is equal for all groups.
+        // The parts are experts, equally many for every group of ranks. Lists those of `group`.
         ArrayRef<Attribute> parts = parameter.getPartsAttr().getValue();
         const size_t count = parts.size() / size_t(unit.key.groups);
         addParts(member, parts.slice(size_t(group) * count, count), offset);

@@ -103,7 +103,7 @@ private:
     lm::StoreOp::create(b, loc, overRanks(own), sums.getSymName());
   }
 
-  // Lists the tensors in each piece of optimizer state, as the piece's parameter lists its own.
+  // Derives the list of tensors in each piece of optimizer state from the list of its parameter.
   void listStates() {
     for (auto variable : module.getOps<lm::VariableOp>()) {
       if (variable.getShards() || !variable.getParameter())

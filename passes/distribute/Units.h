@@ -52,8 +52,9 @@ inline constexpr llvm::StringLiteral kKeptWeights = "dist.kept_weights";
 // Adds the ops that sum a unit's gradients over all ranks.
 class GradientReducer {
 public:
-  // Gradients in f32 travel between ranks in the dtype `payload`; null: in f32. In f16 they are
-  // scaled (lm.scaled_cast) by a power of two that fits the unit's largest gradient on any rank.
+  // Gradients in f32 travel between ranks in the dtype `payload`. A null `payload` means f32.
+  // Gradients in f16 are scaled (lm.scaled_cast) by a power of two that fits the largest one on any
+  // rank.
   GradientReducer(mlir::ModuleOp module, mlir::Type payload);
 
   // Sums `values`, the gradients of the unit's members, over ranks. Returns the values to store:
@@ -82,9 +83,9 @@ struct Uses {
 };
 Uses usesOf(mlir::Value value);
 
-// Creates a collective of `input` along `axis`. Dimension 0 of the result is that of the input,
-// multiplied by the number of ranks along the axis (AllGatherOp), divided by it (ReduceScatterOp),
-// or unchanged (AllReduceOp). If the axis has only one rank, returns `input`.
+// Creates a collective of `input` along `axis`. AllGatherOp multiplies dimension 0 by the number of
+// ranks along the axis. ReduceScatterOp divides it by this number, AllReduceOp keeps it. If the
+// axis has only one rank, returns `input`.
 template <typename Op>
 mlir::Value createCollective(mlir::OpBuilder &b, mlir::Location loc, dist::MeshOp mesh,
                              dist::Axis axis, mlir::Value input, bool backward = false,

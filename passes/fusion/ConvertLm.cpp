@@ -118,9 +118,9 @@ public:
   Value collapse(OpBuilder &b, Location loc, Value x) {
     return tensor::CollapseShapeOp::create(b, loc, flat, x, groups);
   }
-  // Returns the affine map (batch, seq, head, i) -> indices from the loops over `part`.
+  // Returns the affine map from the loops (batch, seq, head, i) over `part` to `indices`.
   AffineMap map(ArrayRef<AffineExpr> indices) { return AffineMap::get(4, 0, indices, context); }
-  // Returns the affine map from these loops to half `j` (0 or 1) of each head in `whole`.
+  // Returns the affine map from (batch, seq, head, i) to half `j` (0 or 1) of each head in `whole`.
   AffineMap at(int64_t j) { return map({batch, seq, head, number(j), i}); }
   AffineExpr number(int64_t j) { return getAffineConstantExpr(j, context); }
 
@@ -640,7 +640,7 @@ static SmallVector<Value> convertOp(OpBuilder &b, lm::RouterEntropyOp op) {
   Type element = arithmeticType(type.getElementType());
   Value logits = f.arg(0);
   AffineMap all = f.all(2), outer = f.outer(2);
-  // sigmoid(x_i) / (sum over j of sigmoid(x_j)) = softmax_i(log(sigmoid(x))).
+  // sigmoid(x_i) / sum_j sigmoid(x_j) is the softmax of log(sigmoid(x)), computed below.
   auto logit = [sigmoid = op.getSigmoid()](Scalar x) { return sigmoid ? logSigmoid(x) : x; };
   Value top = f.reduce(type.getShape(), 1, element, {{logits, all}}, Combine::Max,
                        [&](Elements s) { return logit(s[0]); });
@@ -749,7 +749,7 @@ struct ConvertLmPass : lmc::impl::ConvertLmPassBase<ConvertLmPass> {
         op.replaceAllUsesWith(results);
         llvm::SetVector<Value> operands(op.operand_begin(), op.operand_end());
         op.erase();
-        // A conversion may have read through a view, so that nothing reads the view any more.
+        // A conversion may read the operand of a view instead. The view is then unused.
         for (Value operand : operands)
           if (Operation *view = operand.getDefiningOp(); view && isOpTriviallyDead(view))
             view->erase();

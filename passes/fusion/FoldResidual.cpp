@@ -14,8 +14,8 @@ namespace lmc {
 using namespace mlir;
 using namespace lmc;
 
-// Returns the linear layer whose result only `add` reads, and sets `residual` to the other operand
-// of `add`, which must be computed before that layer. Returns null if there is none.
+// Returns the linear layer whose result only `add` reads, or null. Sets `residual` to the other
+// operand of `add`. That operand must be computed before the linear layer.
 static lm::LinearOp productOf(lm::AddOp add, Value &residual) {
   for (auto [value, other] : {std::pair(add.getRhs(), add.getLhs()),
                               std::pair(add.getLhs(), add.getRhs())}) {

@@ -34,7 +34,7 @@ SmallVector<Value> OptimizerStep::finish(OpBuilder &b, Operation *op, Value para
     auto copy = cast<RankedTensorType>(op->getResult(unsigned(results.size())).getType());
     results.push_back(f.map(type.clone(copy.getElementType()), {each(parameter)}, identity));
   }
-  // The fusion's results are matrices: they get the shapes of the op's results.
+  // The fusion's results are matrices. They are reshaped to the shapes of the op's results.
   SmallVector<Value> converted;
   for (auto [result, original] : llvm::zip(f.finish(results).getResults(), op->getResults()))
     converted.push_back(

@@ -107,7 +107,7 @@ Value FusionBuilder::reduce(ArrayRef<int64_t> extents, unsigned axis, Type eleme
 }
 
 // The loops are (block of rows, row in the block, further..., column). The second loop takes its
-// extent from an empty tensor, which is never read.
+// extent from an empty tensor, whose elements are never read.
 Value FusionBuilder::sumBlocks(ArrayRef<int64_t> extents, int64_t rowsPerBlock, Type element,
                                ArrayRef<Read> reads, Body body) {
   MLIRContext *context = b.getContext();
