@@ -504,7 +504,7 @@ private:
     return std::min(tokens, std::clamp<int64_t>(fit, 64, 4096));
   }
 
-  // Declares an input variable before `function`, which reads it.
+  // Declares an input variable that `function` reads. The declaration stands before `function`.
   void declareFor(func::FuncOp function, StringRef name, RankedTensorType type) {
     OpBuilder::InsertionGuard atModule(b);
     b.setInsertionPoint(function);

@@ -29,7 +29,7 @@ struct Norms {
   std::string before, behind;
 };
 
-// The elements of q and k that share one norm before RoPE: none, a head, or a whole row.
+// The elements of q or k that are normalized together before RoPE: none, a head, or a whole row.
 enum class HeadNorm { None, PerHead, WholeRow };
 
 // An MLP of experts. A router, a linear layer without bias, chooses some experts for each token.

@@ -1,4 +1,4 @@
-// What families with an MLP of experts share: keys of [model], under Hugging Face's names.
+// The code that families with an MLP of experts share. Keys of [model] have Hugging Face's names.
 #pragma once
 
 #include "ground/config/Checks.h"

@@ -126,9 +126,8 @@ public:
       return failure();
     markBackward(scale.getDefiningOp(), ret);
 
-    // A VJP may recompute its op's results. A balancing loss that reads them and is only added to
-    // the loss moves behind the VJP. The op is erased unless an op before the VJP reads its
-    // results.
+    // A VJP may recompute its op's results. A balancing loss that reads them, and is only added to
+    // the loss, moves behind the VJP. Without readers before the VJP, the op is erased.
     for (auto &[op, results] : recomputed) {
       Operation *again = results.front().getDefiningOp();
       for (Operation *reader : llvm::make_early_inc_range(op->getUsers()))

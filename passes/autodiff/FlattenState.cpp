@@ -30,8 +30,8 @@ using namespace lmc;
 using lm::OptimizerOpInterface;
 using lm::OptimizerUse;
 
-// The number of elements in a row of a storage. A row is one work item: enough for a thread block,
-// and small enough for a cache.
+// The number of elements in a row of a storage. A row is one work item: it is large enough for a
+// thread block, and small enough for a cache.
 static constexpr int64_t kColumns = 4096;
 // For wide loads, each parameter begins at a multiple of this many elements (256 bytes of bf16).
 static constexpr int64_t kAlignment = 128;

@@ -197,9 +197,8 @@ private:
           merge(view.buffer, place);
           continue;
         }
-        // Loads read the state before any store, so this store becomes a copy at the function's
-        // end. If the value lies in another variable, its bytes may change earlier. They are copied
-        // here.
+        // Loads read old state, so this store becomes a copy at the function's end. If the value
+        // lies in another variable, the variable may change earlier, so it is copied here.
         auto type = tensorTypeOf(value);
         bool madeHere = made.getDefiningOp() && !isView(made.getDefiningOp());
         if (!result.buffers[view.buffer].variable.empty() && !madeHere)
@@ -217,11 +216,11 @@ private:
       if (result.view(insert.getSource()) == region)
         continue;
       Operation *producer = part.getDefiningOp();
-      // A copy of the destination just before this insertion would overwrite the part in its place.
+      // A copy of the destination just before this insertion would overwrite the part.
       bool inPlace = reuse && producer && !isView(producer) && isWholeTemporary(part) &&
                      result.view(part).buffer != region.buffer &&
                      result.copiesBefore(&op).empty() && mayMerge(result.view(part).buffer, region);
-      // So would a copy of it for an earlier insertion, if the part is computed before that copy.
+      // A copy for an earlier insertion also would, if the part is computed before that insertion.
       for (auto earlier = insert.getDest().getDefiningOp<tensor::InsertSliceOp>();
            inPlace && earlier; earlier = earlier.getDest().getDefiningOp<tensor::InsertSliceOp>())
         for (const Copy &copy : result.copiesBefore(earlier))

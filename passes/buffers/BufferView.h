@@ -21,7 +21,7 @@ struct BufferView {
 bool regionsOverlap(const BufferView &a, uint64_t aBytes, const BufferView &b, uint64_t bBytes);
 
 // Returns true if each run of a view of `type` contains whole rows of the tensor. The number of
-// runs is then a product of leading dimensions of `type`, without the last one.
+// runs is then the product of some leading dimensions of `type`, never of all dimensions.
 bool runsAreRows(mlir::RankedTensorType type, const BufferView &view);
 
 // Suppose that a dense buffer of `regionBytes` bytes moves to `region` of another buffer. A tensor

@@ -20,7 +20,7 @@ struct Grid {
   int64_t anchor, pitch;
 };
 
-// A box is rows [top, bottom) of a grid, with bytes [left, right) of each. left < right <= pitch.
+// A box is the bytes [left, right) of the rows [top, bottom) of a grid. left < right <= pitch.
 struct Box {
   int64_t top, bottom, left, right;
 };

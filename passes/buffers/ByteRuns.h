@@ -50,7 +50,7 @@ CutPiece cut(const Piece &piece, const ByteRuns &by);
 using Content = llvm::SmallVector<Piece, 1>;
 
 Content contentOf(unsigned token, int64_t bytes);
-// Returns the contents of the part `part` of `content`, as a value without gaps.
+// Returns the contents of the runs `part` of `content`, as if there were no gaps between the runs.
 Content partOf(const Content &content, const ByteRuns &part);
 // Returns `content` with the runs `part` replaced by `source`.
 Content replacePart(const Content &content, const ByteRuns &part, const Content &source);

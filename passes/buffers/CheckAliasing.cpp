@@ -160,8 +160,8 @@ private:
   // For each axis, a number n such that all collectives along the axis before command n have ended.
   using PerAxis = std::array<int64_t, 4>;
   std::vector<Command> started; // async collectives that may still run
-  // endedWithLast[axis] says what has ended when the last async collective along the axis ends.
-  // endedWith[slice] says this for the last async collective that writes the slice.
+  // endedWithLast[axis]: what has ended when the last async collective along the axis ends.
+  // endedWith[slice]: what has ended when the last async collective that writes the slice ends.
   std::array<PerAxis, 4> endedWithLast{};
   llvm::DenseMap<Value, PerAxis> endedWith;
 };
@@ -449,7 +449,7 @@ FailureOr<Command> AliasingChecker::describe(Operation &op) {
     } else {
       if (operand.role == CommandRole::Accumulate)
         accumulated = operand.value;
-      // On tensors, an op that adds to an operand does not write it: its sum is a new value.
+      // An op on tensors does not write an operand to which it adds. The sum is a new value.
       if (operand.role == CommandRole::Write || isa<plan_ir::SliceType>(operand.value.getType())) {
         command.writes.push_back(operand.value);
         writeNames.push_back(operand.name);
@@ -521,7 +521,7 @@ LogicalResult AliasingChecker::addStep(Operation &op) {
   return success();
 }
 
-// Returns where a slice of `whole` lies in it. Reports an error unless it is equally spaced runs.
+// Returns where a slice of `whole` lies in `whole`. The slice must be equally spaced runs.
 template <typename SliceOp>
 static FailureOr<ByteRuns> runsOf(SliceOp slice, RankedTensorType whole) {
   ArrayRef<int64_t> offsets = slice.getStaticOffsets(), sizes = slice.getStaticSizes();

@@ -100,7 +100,7 @@ private:
     const std::optional<StatePlace> start = placeOf(whole, parts);
     if (!start)
       return;
-    // The whole, and the earlier values from which it is computed in the same bytes.
+    // `made` holds the whole and the earlier values from which it is computed in the same bytes.
     SmallVector<Value> made{whole};
     SmallVector<tensor::InsertSliceOp> inserts;
     Operation *first = whole.getDefiningOp();

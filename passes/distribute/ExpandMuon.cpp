@@ -22,7 +22,7 @@ using namespace mlir;
 using namespace lmc;
 using dist::Axis;
 
-// The maximum size in bytes of all directions in a window, which is a run of consecutive steps.
+// The directions in a window (consecutive steps expanded together) have at most this many bytes.
 static constexpr int64_t kMostBytes = int64_t(1) << 30;
 // The maximum number of steps in a window.
 static constexpr size_t kMostSteps = 64;
@@ -104,7 +104,7 @@ public:
 private:
   using Window = ArrayRef<lm::MuonOp>;
 
-  // Predicts the group's seconds or, without a cost model, a number that grows with the FLOPs.
+  // Predicts the group's time in seconds; without a cost model, a number that grows with the FLOPs.
   double seconds(lm::MuonOp step, const Group &group, Way way) const {
     const Type type = newtonSchulzType(step);
     cost::MuonWork work{group.rows, group.columns, int64_t(group.places.size()),
@@ -296,7 +296,8 @@ private:
                                  update.getParamSq()};
       if (step.getCompute())
         results.push_back(update.getCompute());
-      // The new ops of an earlier step stand at the last step, so its stores move there too.
+      // The new ops of an earlier step stand at the last step, so the earlier step's stores move
+      // there.
       for (Operation *user : llvm::make_early_inc_range(step->getUsers()))
         if (user->isBeforeInBlock(last))
           user->moveBefore(last);

@@ -19,7 +19,7 @@ using namespace lmc;
 
 namespace {
 
-// A chain of collectives: each reads the result of the one before, which no other op reads.
+// A chain of collectives. Each collective is the only reader of the result of the one before it.
 // Examples: the reduce-scatter and then the all-reduce of a gradient, or a single all-gather.
 struct Chain {
   SmallVector<Operation *, 2> ops;
@@ -30,7 +30,7 @@ struct Chain {
   Value result() const { return ops.back()->getResult(0); }
 };
 
-// Consecutive chains. An op between two of them needs the result of a chain of this group.
+// A group is consecutive chains. Ops between them need the result of a chain of the group.
 using Group = SmallVector<Chain, 1>;
 
 // Returns true if the op becomes a command that may run at the same time as a collective.
@@ -167,9 +167,9 @@ private:
     return all;
   }
 
-  // Makes the chain run at the same time as the ops behind it. Inserts a wait before `until`. Moves
-  // `dependents`, the ops before `until` that need the result, in order, behind the wait. Does
-  // nothing if no other op before `until` computes anything.
+  // Makes the chain run at the same time as the ops behind it. Inserts a wait before `until`, and
+  // moves `dependents` behind the wait. These are the ops before `until` that need the result, in
+  // order. Does nothing if no other op before `until` computes anything.
   void overlap(const Chain &chain, Operation *until, ArrayRef<Operation *> dependents) {
     Operation *last = chain.last();
     Operation *next = last;

@@ -25,7 +25,7 @@ using Kind = lm::VariableKind;
 
 namespace {
 
-// What the ranks along `shard` divide. Each stage also divides what the stages before it divide.
+// The ranks along `shard` divide what the stage names, and what the stages before it name.
 enum class ZeroStage { None, Optimizer, Gradients, Weights };
 
 struct Member {

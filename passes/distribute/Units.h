@@ -52,9 +52,8 @@ inline constexpr llvm::StringLiteral kKeptWeights = "dist.kept_weights";
 // Adds the ops that sum a unit's gradients over all ranks.
 class GradientReducer {
 public:
-  // Gradients in f32 travel between ranks in the dtype `payload`. A null `payload` means f32.
-  // Gradients in f16 are scaled (lm.scaled_cast) by a power of two that fits the largest one on any
-  // rank.
+  // f32 gradients travel between ranks in the dtype `payload`, or in f32 if it is null. In f16 they
+  // are scaled by a power of two (lm.scaled_cast) that fits the unit's largest gradient.
   GradientReducer(mlir::ModuleOp module, mlir::Type payload);
 
   // Sums `values`, the gradients of the unit's members, over ranks. Returns the values to store:

@@ -337,7 +337,7 @@ static SmallVector<Value> convertOp(OpBuilder &b, lm::LayerNormGradOp op) {
   Value dy = f.arg(0), x = f.arg(1), w = f.arg(2);
   auto [mean, r] = rowStatistics(f, x, op.getEps().convertToDouble());
   AffineMap all = f.all(2), outer = f.outer(2), inner = f.inner(2);
-  // For each row, the sum of g = dy w, and the sum of g h, where h = (x - mean) r.
+  // Computes for each row the sums of g and of g h, where g = dy w and h = (x - mean) r.
   Value sum = f.reduce(type.getShape(), 1, element, {{dy, all}, {w, inner}}, Combine::Add,
                        [](Elements s) { return s[0] * s[1]; });
   Value dot = f.reduce(type.getShape(), 1, element,
@@ -749,7 +749,7 @@ struct ConvertLmPass : lmc::impl::ConvertLmPassBase<ConvertLmPass> {
         op.replaceAllUsesWith(results);
         llvm::SetVector<Value> operands(op.operand_begin(), op.operand_end());
         op.erase();
-        // A conversion may read the operand of a view instead. The view is then unused.
+        // A conversion may read the operand of a view instead of the view, which is then unused.
         for (Value operand : operands)
           if (Operation *view = operand.getDefiningOp(); view && isOpTriviallyDead(view))
             view->erase();

@@ -98,7 +98,7 @@ private:
                        [&](Elements s) { return times(s[0], first) + times(s[1], second); });
   }
 
-  // lm.orthogonalize documents the formulas for a wide X. A tall X needs A = X^T X and a X + X B^T.
+  // lm.orthogonalize has the formulas of a wide X. A tall X has A = X^T X and becomes a X + X B^T.
   Value step(Value x) {
     ArrayRef<double> coefficients = op.getNsCoefficients();
     Value gram = product(x, x, isTall, !isTall, element);

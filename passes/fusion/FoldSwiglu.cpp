@@ -240,7 +240,7 @@ struct FoldSwigluPass : lmc::impl::FoldSwigluPassBase<FoldSwigluPass> {
     calls = callsOf(getOperation());
     for (auto &[function, of] : calls)
       takeWhole(function, of);
-    // Gradients are folded first: they also take an lm.swiglu that recomputes the activation.
+    // Gradients are merged first, because they can also merge an lm.swiglu.
     foldAll<lm::SwigluGradOp>();
     foldAll<lm::SwigluOp>();
   }

@@ -44,7 +44,7 @@ static void mergeEqualArguments(func::FuncOp function, ArrayRef<func::CallOp> ca
         body.getArgument(j).replaceAllUsesWith(body.getArgument(i));
 }
 
-// Merges equal views of one tensor, for the same reason.
+// Merges equal views of one tensor, so that ops that read the same bytes read one value.
 static void mergeEqualViews(Block &block) {
   llvm::DenseMap<Value, SmallVector<Operation *>> viewsOf;
   for (Operation &op : llvm::make_early_inc_range(block)) {

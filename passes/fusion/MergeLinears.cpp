@@ -235,7 +235,7 @@ private:
   // Returns true if the variables that calls pass for `arguments` can become one variable. They
   // must all be parameters, or all compute copies of parameters, that nothing else reads or writes.
   bool mayLayTogether(func::FuncOp layer, const Arguments &arguments) {
-    // Maps a variable to its argument's index and the variable that the call passes first.
+    // Maps a variable to its place in `arguments` and the variable of the call's first argument.
     llvm::StringMap<std::pair<unsigned, Operation *>> seen;
     for (func::CallOp call : calls[layer]) {
       lm::VariableOp first;

@@ -7,7 +7,7 @@ using namespace lmc;
 
 // The layout of an f32: bits of the mantissa, mask of the exponent, bias of the exponent.
 static constexpr int64_t kMantissaBits = 23, kExponentMask = 0xff, kBias = 127;
-// The scale keeps sums over ranks below 2^(kHighest + 1) in magnitude; f16 ends at 65504.
+// The scale keeps sums over ranks below 2^(kHighest + 1) in magnitude. The largest f16 is 65504.
 static constexpr int64_t kHighest = 13;
 // 2^k and 2^-k are normal f32 numbers for |k| <= kLimit.
 static constexpr int64_t kLimit = 126;

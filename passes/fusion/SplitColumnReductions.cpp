@@ -17,7 +17,7 @@ using namespace lmc;
 
 namespace {
 
-// The minimum rows per block, so that writing its row of sums costs little beside reading its rows.
+// A block has at least this many rows, so that writing its sums costs little beside reading it.
 constexpr int64_t kMinRowsPerBlock = 4;
 
 // Returns `op` as a reduction, or null if it is none.
@@ -199,7 +199,7 @@ struct SplitColumnReductionsPass
       if (!reduction)
         continue;
       rows = reduction.getStaticLoopRanges()[0];
-      // An op that uses the index of a row would get the index of the row in its block.
+      // After the split, an op that uses a row's index would get the row's index in its block.
       if (op.walk([](linalg::IndexOp) { return WalkResult::interrupt(); }).wasInterrupted())
         return 0;
       for (Value yielded : reduction.getBody()->getTerminator()->getOperands())
