@@ -1,4 +1,4 @@
-// Finds the files that belong to the running program.
+// Finds files of the running program and of other Python packages.
 #pragma once
 
 #include <filesystem>

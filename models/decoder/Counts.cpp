@@ -66,13 +66,13 @@ void Counter::addAttention(lm::AttentionOp attention) {
   full[seq] += extent(attention.getQ(), 1);
 }
 
-// Adds up the traffic of a function's ops in both passes, if each op is fused with its neighbours.
-// Per token, an op with c columns moves these numbers of elements in the compute dtype:
+// Adds up the traffic of a function's ops in both passes. Each op counts as fused with its
+// neighbours. Per token, an op with c columns moves these numbers of compute dtype elements:
 //
 //   rms_norm    reads x, writes y; its gradient reads dy and x, writes dx: 5c. If only a
 //               rotation reads y, the rotation's kernel computes y from x, and only the
 //               gradient's 3c remain
-//   layer_norm  the same 5c
+//   layer_norm  moves 5c, like rms_norm
 //   add         is fused with the norm of its sum: reads the branch and writes the sum; the
 //               norm's gradient also reads the gradient of the residual stream: 3c. An add of
 //               x + norm(h) and this norm move the same 8c. If a matrix product adds the
@@ -82,8 +82,8 @@ void Counter::addAttention(lm::AttentionOp attention) {
 //               writes dgate and dup, and recomputes and writes the product: 6c
 //   gelu        reads x, writes y: 2c; its gradient reads dy and x, writes dx, and recomputes and
 //               writes y: 4c
-//   embedding   reads a row, writes it; its gradient reads dx: 3c; the gradient also reads a row of
-//               the main gradient and writes the sum to it: 2c of f32 or f64.
+//   embedding   reads a row, writes it; its gradient reads dx: 3c. The gradient adds dx to a row of
+//               the main gradient, which it reads and writes: 2c of f32 or f64.
 //               A row of RoPE's table is only read and written: 2c. A learned position moves
 //               2c: the token's kernel reads and adds its row, and its gradient reads dx. The
 //               main gradient of positions has few rows, so it stays in caches.

@@ -18,8 +18,8 @@ struct ModelCounts {
   double flopsPerTokenCausal = 0;
   double flopsPerTokenFull = 0;
 
-  // The minimum number of bytes per token that a forward and a backward pass move in ops other than
-  // matrix products and attention, without recompute.
+  // The minimum number of bytes per token that a forward and a backward pass move, without
+  // recompute. Ops that are matrix products or attention are left out.
   double layerTrafficFloor = 0; // sum over all layers
   double headTrafficFloor = 0;  // sum over ops outside of layers: embedding, last norm, loss
 };

@@ -89,7 +89,7 @@ private:
   void declareParameter(const Parameter &parameter, const std::string &prefix = "") {
     std::string name = prefix + parameter.name;
     bool matrix = parameter.shape.size() == 2;
-    // All parts of a parameter belong to the same group (config::checkPatterns).
+    // config::checkPatterns ensures that all parts of a parameter belong to the same group.
     const ParameterGroup *group = groupOf(
         config.optimizer, parameter.parts.empty() ? name : prefix + parameter.parts.front().first);
     lm::InitAttr init =
@@ -443,7 +443,7 @@ private:
     return argument;
   }
 
-  // `maps` are the numbers of columns of the linear maps in the weight (empty: one map).
+  // `maps` has the number of columns of each linear map in the weight. It is empty for one map.
   Value linear(LayerFunction &layer, const Projection &projection, Value x, int64_t out,
                double stddev, SmallVector<int64_t> maps = {}) {
     int64_t in = cast<RankedTensorType>(x.getType()).getDimSize(1);

@@ -16,18 +16,18 @@ namespace lmc {
 //
 //   func.func @forward() -> tensor<f32>   returns the sum of token losses over batch.tokens
 //   func.func private @layer(x, [cos, sin], weights..., [starts]) -> x   is called once per layer;
-//                                         there is one function per kind of layer, named like it
+//                                         each kind of layer has a function of the same name
 //   func.func @logits()                   exists only with monitoring.logits
 //
 // Inputs are i32 [mbs * seq]. batch.starts (training.document_mask) has, for each token, the
 // position in its sequence at which its document starts. batch.positions
 // (training.document_positions) has each token's position. Without this key, token t has position t
-// mod seq. A decoder with learned positions then reads positions from batch.row_positions.
+// mod seq, and a decoder with learned positions reads positions from batch.row_positions.
 //
 // Parameters have Hugging Face's names. If the compute dtype is bf16, the forward graph reads a
 // bf16 copy NAME.compute of every matrix. It reads vectors (norms and biases) in f32.
 mlir::OwningOpRef<mlir::ModuleOp> buildModel(const Config &config, mlir::MLIRContext &context);
-// Returns the graph of `decoder` instead of the decoder of the config's family.
+// Returns the graph of `decoder`, and ignores the decoder of the config's model family.
 mlir::OwningOpRef<mlir::ModuleOp> buildModel(const Config &config, const Decoder &decoder,
                                              mlir::MLIRContext &context);
 

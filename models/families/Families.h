@@ -1,4 +1,4 @@
-// The list of model families that a job can name. Each has a file in this folder.
+// Lists the model families that a job can name. Each family has a file in this folder.
 #pragma once
 
 #include "ground/config/ModelFamily.h"

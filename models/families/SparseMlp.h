@@ -20,7 +20,7 @@ config::Key balanceLossKey(double initial);
 config::Key expertWidthKey();
 config::Key normalizeKey();
 
-// Writes to an exported config.json whether Hugging Face's class adds the balancing loss.
+// Writes whether Hugging Face's class adds the balancing loss to an exported config.json.
 void writeBalanceLoss(const ModelConfig &model, config::Json &json);
 
 // Returns experts with the inner size `width` and the usual names: `mlp.experts.3.gate_proj`.

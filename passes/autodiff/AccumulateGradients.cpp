@@ -106,8 +106,8 @@ public:
   }
 
 private:
-  // Returns accumulator + contribution. The op that computes the contribution adds it if it can;
-  // otherwise a sum is created before `before`.
+  // Returns accumulator + contribution. The op that computes the contribution also adds it if it
+  // can. Otherwise a new op before `before` adds it.
   Value addTo(Value contribution, Value accumulator, lm::AccumulateOp before) {
     AccumulatingOpInterface producer = accumulatingProducer(contribution);
     if (producer && accumulator.getDefiningOp()->isBeforeInBlock(producer)) {

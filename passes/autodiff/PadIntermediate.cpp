@@ -85,7 +85,7 @@ private:
     return success();
   }
 
-  // Pads the variable that `weight` is loaded from. Fails if another op than `reader` reads it.
+  // Pads the variable that `weight` is loaded from. Fails if an op other than `reader` reads it.
   LogicalResult padLoad(Value weight, unsigned dim, int64_t size, Operation *reader) {
     auto load = weight.getDefiningOp<lm::LoadOp>();
     if (!load || !load->hasOneUse())

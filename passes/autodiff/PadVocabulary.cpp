@@ -18,7 +18,7 @@ namespace lmc {
 using namespace mlir;
 using namespace lmc;
 
-// Makes `op`, which reads padded weights, ignore all rows from index `classes` on.
+// Makes `op` ignore the padding of its weights: all rows from index `classes` on.
 static LogicalResult ignorePadding(Operation *op, int64_t classes, int64_t rows) {
   if (auto loss = dyn_cast<lm::LinearCrossEntropyOp>(op)) {
     loss.setClasses(classes);

@@ -60,8 +60,8 @@ struct BufferAssignment {
   static mlir::FailureOr<BufferAssignment> readFrom(mlir::func::FuncOp function);
 };
 
-// The buffer assignments of a module's functions, as an MLIR analysis. plan-assign-buffers fills
-// it, so that later passes need not read the attributes.
+// This MLIR analysis holds the buffer assignments of a module's functions. plan-assign-buffers
+// fills it, so that later passes need not read the attributes.
 struct BufferAssignments {
   explicit BufferAssignments(mlir::Operation * /*module*/) {}
 

@@ -5,8 +5,8 @@
 using namespace mlir;
 using namespace lmc;
 
-// Returns the distance in bytes from the start of `view` to the end of its last run, if the view
-// has `bytes` bytes.
+// Returns the distance from the start of `view` to the end of its last run, in bytes. The runs have
+// `bytes` bytes in total.
 static int64_t extentOf(const BufferView &view, uint64_t bytes) {
   return view.pitch ? (view.rows - 1) * view.pitch + int64_t(bytes) / view.rows : int64_t(bytes);
 }

@@ -1,5 +1,5 @@
-// The place of a tensor in a buffer: one run of bytes, or equally spaced runs (columns of a wider
-// tensor).
+// Describes the place of a tensor in a buffer: one run of bytes, or equally spaced runs of bytes
+// (such as columns of a wider tensor).
 #pragma once
 
 #include "mlir/IR/BuiltinTypes.h"

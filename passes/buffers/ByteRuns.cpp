@@ -61,7 +61,7 @@ static bool fits(const ByteRuns &runs, int64_t pitch) {
   return runs.rows == 1 || runs.pitch == pitch;
 }
 
-// If the rows of a piece are adjacent in memory and in the value, makes one dense run of them.
+// Makes one dense run of a piece if its rows are adjacent both in memory and in the value.
 static void joinRows(Piece &piece) {
   const ByteRuns place = piece.place;
   if (place.rows > 1 && (place.run != place.pitch || place.run != piece.fromPitch))

@@ -168,7 +168,7 @@ private:
 
 } // namespace
 
-// The checker computes sizes by itself, so that an error of the passes is not repeated here.
+// The checker computes sizes by itself, so that it does not repeat an error of the passes.
 static int64_t bytesOf(Type type) {
   auto tensor = cast<RankedTensorType>(type);
   return tensor.getNumElements() * int64_t(tensor.getElementTypeBitWidth()) / 8;
@@ -346,7 +346,7 @@ template <typename Key> std::vector<const Place *> AliasingChecker::slicesBy(Key
   return sorted;
 }
 
-// Checks that slices with bytes in common have disjoint live ranges, or equal ones (one buffer).
+// Checks that slices that share bytes have disjoint live ranges, or equal ones (in one buffer).
 LogicalResult AliasingChecker::checkLifetimes() {
   std::vector<const Place *> alive;
   for (const Place *place : slicesBy([](const Place &x) { return std::make_tuple(x.first); })) {

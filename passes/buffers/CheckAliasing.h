@@ -2,9 +2,9 @@
 //
 // The check does not know how the passes chose places. It runs the function and the commands side
 // by side on symbols, and records which byte of which value each byte of memory holds. A command
-// must read the operands of an op that computes the same. At the end, a variable must contain the
-// value that the function stored, or its old contents. Commands may run in another order than the
-// ops.
+// must compute an op of the function, and read that op's operands. At the end, a variable must
+// contain the value that the function stored to it or, without a store, its old contents. The order
+// of the commands may differ from the order of the ops.
 //
 // The check also covers live ranges, alignment, arenas, and results that share bytes with operands
 // (OverwriteRule.h).
@@ -16,8 +16,8 @@
 
 namespace lmc {
 
-// Checks `planned` against `function`, with the kernels, variables and arenas in the modules of
-// both. Reports the first mistake at its command, in one line.
+// Checks that `planned` computes the same as `function`. Kernels, variables and arenas come from
+// the modules of both. Reports the first mistake at its command, in one line.
 mlir::LogicalResult checkAliasing(mlir::func::FuncOp function, plan_ir::FunctionOp planned);
 
 } // namespace lmc

@@ -3,11 +3,11 @@
 //
 // The rule relies only on what the code generators guarantee (compiler/kernels/Hero.h,
 // LowerKernels.cpp):
-// * work items run in any order and at the same time;
-// * an element whose indices vary along a row is read before a result is written to that element;
-// * a row reduction makes its passes over the row one after the other; before each pass it reads
-//   what does not vary along the row (a kernel with another hero may divide a row among threads);
-// * a pass that reduces comes before every op that needs its result.
+// * Work items run in any order and at the same time.
+// * If the indices of an element vary along a row, the element is read before it is overwritten.
+// * A row reduction makes its passes over a row one after the other. Before each pass it reads the
+//   elements that are the same for the whole row. A kernel with another hero may divide a row.
+// * A pass that reduces comes before every op that needs its result.
 #pragma once
 
 #include "dialects/kern/Kern.h"

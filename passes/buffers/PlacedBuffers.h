@@ -1,4 +1,4 @@
-// The attributes and the module that carry the results of one pass of this folder to the next.
+// Names the attributes and the module that carry results from one pass of this folder to the next.
 #pragma once
 
 namespace lmc {
@@ -11,8 +11,8 @@ inline constexpr char kOffsets[] = "plan.offsets";
 // An attribute of a function: i64, the number of bytes of @workspace that the function needs.
 inline constexpr char kPeakBytes[] = "plan.peak_bytes";
 
-// From plan-emit-commands to plan-check-aliasing, this module holds the functions on tensors, with
-// their kernels and variables.
+// plan-emit-commands keeps the functions on tensors in this module, with their kernels and
+// variables. plan-check-aliasing reads them.
 inline constexpr char kTensors[] = "tensors";
 
 } // namespace lmc

@@ -20,7 +20,7 @@
 
 namespace lmc {
 
-// Bytes of a variable or storage, from `offset` on.
+// The bytes of a variable or storage from `offset` on.
 struct StatePlace {
   std::string variable;
   int64_t offset = 0; // bytes

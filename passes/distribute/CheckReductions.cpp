@@ -103,7 +103,7 @@ private:
       auto variable = symbols.lookup<lm::VariableOp>(load.getVariable());
       if (variable.getKind() == lm::VariableKind::Table) // zeros on each rank
         return success();
-      // The variable holds the sum of earlier micro-steps, so their stores are checked too.
+      // The variable also holds the sum of earlier micro-steps, so their stores are checked, too.
       if (variable.getKind() == lm::VariableKind::Gradient &&
           (missing == all.end() || variable.getSymName() == store.getVariable()))
         return failure(failed(checkStores(names::kMicroFirst, load.getVariable(), summed)) ||

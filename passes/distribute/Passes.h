@@ -13,8 +13,8 @@ namespace lmc {
 #define GEN_PASS_REGISTRATION
 #include "passes/distribute/Passes.h.inc"
 
-// Creates the pass with a cost model. `group` describes the ranks along the axis `shard`. `model`,
-// which may be null, must outlive the pass.
+// Creates the pass with a cost model. `group` describes the ranks along the axis `shard`. `model`
+// may be null, and must outlive the pass.
 std::unique_ptr<mlir::Pass> createExpandMuonPass(ExpandMuonPassOptions options,
                                                  const cost::CostModel *model, cost::Group group);
 

@@ -46,7 +46,7 @@ Value lmc::loadShardRank(OpBuilder &b, Location loc, dist::MeshOp mesh, SymbolTa
   return lm::LoadOp::create(b, loc, type, kName);
 }
 
-// Returns the axis along which a unit is divided. `groups` ranks divide its experts (1: none).
+// Returns the axis along which a unit is divided. `groups` is the unit's UnitGradients::groups.
 static Axis sharingAxis(int64_t groups) { return groups > 1 ? Axis::ExpertShard : Axis::Shard; }
 
 Value lmc::gatherPieces(OpBuilder &b, Location loc, dist::MeshOp mesh, Value piece, int64_t groups,

@@ -1,5 +1,5 @@
-// A unit is a group of parameters, which dist-shard-state forms. Ranks divide the state of a unit,
-// and sum its gradients, as a whole. The tensors of a unit lie one after the other in one vector.
+// dist-shard-state groups parameters into units. Ranks divide the state of a unit as a whole, and
+// sum its gradients as a whole. The tensors of a unit lie one after the other in one vector.
 // Each of the S ranks along the axis `shard` keeps 1/S of this vector, which is called its piece.
 #pragma once
 
@@ -45,8 +45,8 @@ inline constexpr llvm::StringLiteral kUnitsToReduce = "dist.units";
 // null (no cast) for "f32", and nullopt for any other name.
 std::optional<mlir::Type> payloadType(llvm::StringRef name, mlir::MLIRContext *context);
 
-// The module attribute array<i64: ...> of the layers whose gathered weights are kept from the
-// forward to the backward pass.
+// The name of a module attribute, array<i64: ...>. It lists the layers whose gathered weights are
+// kept from the forward to the backward pass.
 inline constexpr llvm::StringLiteral kKeptWeights = "dist.kept_weights";
 
 // Adds the ops that sum a unit's gradients over all ranks.

@@ -407,9 +407,9 @@ static SmallVector<Value> convertOp(OpBuilder &b, lm::JoinOp op) {
 // Returns log(sum of exp(x)) from the maximum of x and the sum of exp(x - maximum).
 static Scalar logOfSum(Elements s) { return s[0] + log(s[1]); }
 
-// Computes the loss of each row: the cross entropy of `logits` [n, vocab] against `targets` [n]. If
-// `scale` is given, also computes the gradient of scale * (loss + zLoss lse^2), where lse is the
-// row's log-sum-exp. With `classes` > 0, columns from `classes` on have probability 0.
+// Computes the loss of each row: the cross entropy of `logits` [n, vocab] against `targets` [n].
+// With `scale`, also computes the gradient of scale * (loss + zLoss lse^2), where lse is the row's
+// log-sum-exp. With `classes` > 0, columns from `classes` on have probability 0.
 static kern::FusionOp crossEntropy(OpBuilder &b, Location loc, Value logits, Value targets,
                                    Value scale, int64_t classes, double zLoss) {
   RankedTensorType type = tensorTypeOf(logits);

@@ -12,7 +12,7 @@ namespace lmc {
 // Returns an empty vector if this optimizer has no kernel.
 llvm::SmallVector<mlir::Value> convertOptimizer(mlir::OpBuilder &b, lm::OptimizerOpInterface op);
 
-// Convert the ops of a step of Muon. The direction and the update become one kernel each, scaling
+// Convert the ops of a step of Muon. The direction and the update become one kernel each. Scaling
 // becomes one kernel per matrix. Each Newton-Schulz step of convertOrthogonalize() becomes three
 // batches of matrix products and two kernels.
 llvm::SmallVector<mlir::Value> convertMuonDirection(mlir::OpBuilder &b, lm::MuonDirectionOp op);

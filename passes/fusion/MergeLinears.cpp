@@ -209,8 +209,8 @@ private:
     return groups;
   }
 
-  // Divides `group` into sets whose parameters are in the same parameter groups. Reports the linear
-  // layers that therefore cannot be merged.
+  // Divides `group` into sets. The parameters of a set are in the same parameter groups. Reports
+  // the linear layers that cannot be merged because their parameter groups differ.
   SmallVector<Group> byOptimizerGroup(func::FuncOp layer, const Group &group) {
     SmallVector<std::pair<SmallVector<Attribute>, Group>> parts;
     for (lm::LinearOp linear : group) {

@@ -1,4 +1,4 @@
-// The code of 8-bit moments: how an f32 moment of the optimizer becomes an 8-bit code, and back.
+// Encodes the optimizer's f32 moments as 8-bit codes, and decodes them.
 //
 // Let c be the code of an element, and s the scale of its moment block, which is the largest
 // magnitude in the block:
@@ -10,16 +10,16 @@
 // sqrt(moment2), never divides by a moment that was rounded to zero.
 //
 // Why powers: the elements of a block differ by several powers of ten, and the update needs moment1
-// and sqrt(moment2) with a small relative error. Neighbouring values of (|c| / 127)^4 differ by the
-// fraction 4 / |c|, and rounding errs by at most half of it. The error of moment1 is at most 1.6%
-// near the largest element, 5% at a hundredth and 16% at a ten-thousandth of it. The error of
-// sqrt(moment2) is half as large. A linear code would lose the small elements.
+// and sqrt(moment2) with a small relative error. The relative difference of neighbouring values of
+// (|c| / 127)^4 is 4 / |c|, and rounding errs by at most half of this difference. The error of
+// moment1 is at most 1.6% near the largest element, 5% for an element that is 100 times smaller,
+// and 16% for one that is 10,000 times smaller. The error of sqrt(moment2) is half as large.
 //
 // Rounding has a price: if a step changes a moment by less than half a code, the moment stays as it
 // is. While an element's gradient is zero, its moment2 falls only if c (1 - beta2^(1/8)) >= 0.5. If
-// a larger element keeps the scale constant, sqrt(moment2) stops at 0.05% of the larger element's
-// for beta2 = 0.9, at 0.9% for 0.95 and at 37% for 0.98. From 0.985 on it never falls. The best
-// values of beta1 and beta2 are therefore 0.95 or below.
+// a larger element keeps the scale constant, sqrt(moment2) falls only to a fraction of that
+// element's: 0.05% for beta2 = 0.9, 0.9% for 0.95 and 37% for 0.98. For beta2 from 0.985 on, it
+// never falls. Values of beta1 and beta2 up to 0.95 are therefore best.
 //
 // The dynamic tree code of Dettmers et al. 2022 (https://arxiv.org/abs/2110.02861) is a table of
 // 256 entries with a relative step of up to 14% within its first power of ten.

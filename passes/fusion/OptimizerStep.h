@@ -1,4 +1,4 @@
-// What the kernels of all optimizers' steps have in common.
+// Code that the kernels of all optimizers' steps share.
 #pragma once
 
 #include "passes/fusion/queue/FusionBuilder.h"
@@ -13,7 +13,7 @@ Scalar keepUnlessFinite(Scalar norm, Scalar fresh, Scalar old);
 Scalar clipped(Scalar g, Scalar norm, Scalar clip);
 
 // Builds the region of one step of any optimizer. The first input of the fusion is the parameter, a
-// matrix of `type`. The scalars of the step are the inputs from index `first` on.
+// matrix of `type`. The inputs from index `first` on are the scalars of the step.
 class OptimizerStep {
 public:
   OptimizerStep(FusionBuilder &f, mlir::RankedTensorType type, unsigned first)

@@ -44,7 +44,7 @@ public:
   Splitter(kern::FusionOp fusion, int64_t rowsPerBlock)
       : fusion(fusion), rowsPerBlock(rowsPerBlock), b(fusion) {}
 
-  // Replaces the fusion by the two kernels. Returns false if no code can be generated for both.
+  // Replaces the fusion by two kernels. Returns false if no code can be generated for one of them.
   bool split() {
     kern::FusionOp blocks = buildBlocks();
     kern::FusionOp rest = buildRest(blocks.getResults());
@@ -59,8 +59,8 @@ public:
   }
 
 private:
-  // Returns a fusion with an empty region that has one argument per value of `inputs`. `mapping`
-  // maps the arguments of the original region to the first of these arguments.
+  // Returns a fusion with an empty region. The region has one argument per value of `inputs`.
+  // `mapping` maps the arguments of the original region to the first of these arguments.
   kern::FusionOp emptyCopy(kern::Hero hero, ValueRange inputs, TypeRange results,
                            IRMapping &mapping) {
     auto copy = kern::FusionOp::create(b, fusion.getLoc(), results, hero, inputs,

@@ -92,7 +92,7 @@ private:
   mlir::Block *block;
 };
 
-// The formula body(x) = x, for copies and for sums of unchanged elements.
+// The formula body(x) = x. It serves for copies, and for sums of unchanged elements.
 inline Scalar identity(Elements s) { return s[0]; }
 
 // Returns the result of a kernel that only reduces body(x) over dimension `axis` of x.

@@ -40,7 +40,7 @@ FusionQueue::~FusionQueue() {
     op->destroy();
 }
 
-// Returns the number of iterations of the op's loops: its largest tensor's number of elements.
+// The op's loops have as many iterations as its largest tensor has elements. Returns this number.
 static int64_t domainSize(Operation *op) {
   int64_t most = 0;
   for (Type type : llvm::concat<Type>(SmallVector<Type>(op->getOperandTypes()),
@@ -97,7 +97,7 @@ void FusionQueue::record(const Candidate &candidate, std::optional<kern::Hero> h
                   double(candidate.savedBytes) / options.bytesPerSecond + options.launchSeconds});
 }
 
-// Returns, in order, the ops between `first` and `second` that depend on `first`, to be moved
+// Returns the ops between `first` and `second` that depend on `first`, in order. They must move
 // behind the merged op. Fails if `second` depends on one of them, or if one may not move.
 llvm::Expected<SmallVector<Operation *>> FusionQueue::readersBetween(Operation *first,
                                                                      Operation *second) const {
