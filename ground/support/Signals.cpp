@@ -80,7 +80,7 @@ void endBy(int signal) {
 void take(int signal) {
   if (std::ranges::find(kStopSignals, signal) == kStopSignals.end() && signal != SIGQUIT)
     return;
-  // The signal thread also receives signals that the program ignores. For example, a shell starts
+  // This thread also receives signals that the program ignores. For example, a shell starts
   // background jobs with SIGINT ignored. SIGINT can still stop such a run.
   const bool endsProgram = signal == SIGQUIT || runs == 0;
   if (sigismember(&atStart().ignored, signal) && (endsProgram || signal == SIGHUP))

@@ -197,7 +197,8 @@ private:
   Parameter head() const {
     return {decoder.head, {model.vocabSize, model.hiddenSize}, linearStddev(model.hiddenSize)};
   }
-  // Returns the name of the norm after the embedding: "model.embed_norm" beside "model.norm".
+  // Returns the name of the norm after the embedding: "model.embed_norm" if `lastNorm` is
+  // "model.norm".
   std::string embeddingNorm() const {
     return decoder.lastNorm.substr(0, decoder.lastNorm.rfind('.') + 1) + "embed_norm";
   }
@@ -494,8 +495,8 @@ private:
 
   //===-- The whole -------------------------------------------------------------------------===//
 
-  // Returns the number of tokens in a chunk of the loss. By default, the logits of a chunk take
-  // about 256 MiB, and a chunk has 64 to 4096 tokens. config.memory.lossChunk replaces it.
+  // Returns the number of tokens in a chunk of the loss: config.memory.lossChunk if it is set. By
+  // default, the logits of a chunk take about 256 MiB, and a chunk has 64 to 4096 tokens.
   int64_t lossChunk() const {
     if (config.memory.lossChunk > 0)
       return std::min(tokens, config.memory.lossChunk);

@@ -30,7 +30,7 @@ static config::Json modelKeys(const ModelConfig &model) {
 }
 
 static void check(const config::CheckedJob &job) {
-  // The default is the sequence length, but each phase of a job may have another sequence length.
+  // By default there are as many positions as tokens in a sequence. Phases may change that number.
   if (job.sound({"model.max_position_embeddings"}) && job.config.phases.size() > 1 &&
       !job.provenance.given("model.max_position_embeddings"))
     job.error("model.max_position_embeddings",

@@ -20,7 +20,7 @@ config::Key balanceLossKey(double initial);
 config::Key expertWidthKey();
 config::Key normalizeKey();
 
-// Writes whether Hugging Face's class adds the balancing loss to an exported config.json.
+// Writes a key of an exported config.json: whether Hugging Face's class adds the balancing loss.
 void writeBalanceLoss(const ModelConfig &model, config::Json &json);
 
 // Returns experts with the inner size `width` and the usual names: `mlp.experts.3.gate_proj`.

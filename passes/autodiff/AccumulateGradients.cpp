@@ -19,7 +19,7 @@ namespace lmc {
 using namespace mlir;
 using namespace lmc;
 
-// A temporary name: the function of the middle micro-steps becomes @micro once the old is erased.
+// This name is temporary. The function is renamed to @micro when the old @micro is erased.
 static constexpr StringRef kMiddle = "micro_middle";
 
 namespace {

@@ -51,7 +51,8 @@ public:
     if (!contribution)
       return;
     Value &sum = sums[value];
-    // Every window of rows contributes to the experts' weights. Its op itself adds the earlier sum.
+    // Every window of rows contributes to the experts' weights. The window's op adds the earlier
+    // sum.
     if (auto grad = contribution.getDefiningOp<lm::ExpertLinearGradOp>();
         sum && grad && !grad.getAcc()) {
       grad.setAccumulator(sum);

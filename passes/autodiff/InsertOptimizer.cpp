@@ -56,7 +56,7 @@ struct Optimizer {
   DictionaryAttr attributes;                  // attributes of the op; null: it has none
 };
 
-// Returns the scalar variable that steps of `group` read as `scalar`. A null `group` means none.
+// Returns the scalar variable that steps of `group` (null: no group) read as `scalar`.
 Scalar scalarOf(const OptimizerScalar &scalar, lm::GroupAttr group) {
   Scalar own{scalar.name.str(), scalar.setting.str(), scalar.stepValue, {}};
   if (!group)

@@ -448,8 +448,8 @@ private:
     return true;
   }
 
-  // Returns true if an op after `position` reads a value in the region. A value that the op
-  // `except` computes does not count.
+  // Returns true if an op behind `position` reads a value in the region. Ignores `except`'s
+  // results.
   bool usedAfter(BufferView region, uint64_t bytes, int64_t position, Operation *except) const {
     return llvm::any_of(members[region.buffer], [&](Value member) {
       return overlaps(member, region, bytes) && member.getDefiningOp() != except &&

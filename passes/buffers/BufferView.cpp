@@ -5,8 +5,7 @@
 using namespace mlir;
 using namespace lmc;
 
-// Returns the distance from the start of `view` to the end of its last run, in bytes. The runs have
-// `bytes` bytes in total.
+// Returns the number of bytes from the start to the end of `view`, whose runs have `bytes` bytes.
 static int64_t extentOf(const BufferView &view, uint64_t bytes) {
   return view.pitch ? (view.rows - 1) * view.pitch + int64_t(bytes) / view.rows : int64_t(bytes);
 }

@@ -29,8 +29,7 @@ using Boxes = llvm::SmallVector<Box, 3>;
 
 } // namespace
 
-// Returns the boxes of `grid` that cover the bytes of `runs`. The runs must be one run, or have the
-// pitch of the grid.
+// Returns the boxes of `grid` that cover `runs`, which have the pitch of `grid` or are dense.
 static Boxes boxesOf(const ByteRuns &runs, const Grid &grid) {
   Boxes boxes;
   int64_t row = llvm::divideFloorSigned(runs.offset - grid.anchor, grid.pitch);

@@ -296,8 +296,8 @@ private:
                                  update.getParamSq()};
       if (step.getCompute())
         results.push_back(update.getCompute());
-      // The new ops of an earlier step stand at the last step, so the earlier step's stores move
-      // there.
+      // New ops of earlier steps stand at the last step, so stores of earlier steps move there,
+      // too.
       for (Operation *user : llvm::make_early_inc_range(step->getUsers()))
         if (user->isBeforeInBlock(last))
           user->moveBefore(last);

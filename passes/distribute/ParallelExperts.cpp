@@ -248,7 +248,7 @@ private:
                                                Axis::Expert, value);
   }
 
-  // Returns the rank's position along `shard`: an argument in a layer, else a loaded scalar.
+  // Returns the rank's position along `shard`: an argument in a layer, or else a loaded scalar.
   Value rankIn(func::FuncOp function, RankedTensorType type) {
     Value &known = rankOf[function];
     if (known)

@@ -16,7 +16,7 @@ namespace lmc {
 
 inline constexpr llvm::StringLiteral kMesh = "ranks";
 
-// Loads the rank's position along the axis `shard`, a scalar of `type`, and declares it if needed.
+// Loads the rank's position along the axis `shard` as a scalar of `type`. Declares it if needed.
 mlir::Value loadShardRank(mlir::OpBuilder &b, mlir::Location loc, dist::MeshOp mesh,
                           mlir::SymbolTable &symbols, mlir::Type type);
 
@@ -45,8 +45,8 @@ inline constexpr llvm::StringLiteral kUnitsToReduce = "dist.units";
 // null (no cast) for "f32", and nullopt for any other name.
 std::optional<mlir::Type> payloadType(llvm::StringRef name, mlir::MLIRContext *context);
 
-// The name of a module attribute, array<i64: ...>. It lists the layers whose gathered weights are
-// kept from the forward to the backward pass.
+// This module attribute, array<i64: ...>, lists the layers whose gathered weights are kept from the
+// forward to the backward pass.
 inline constexpr llvm::StringLiteral kKeptWeights = "dist.kept_weights";
 
 // Adds the ops that sum a unit's gradients over all ranks.

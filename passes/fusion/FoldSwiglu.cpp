@@ -240,7 +240,7 @@ struct FoldSwigluPass : lmc::impl::FoldSwigluPassBase<FoldSwigluPass> {
     calls = callsOf(getOperation());
     for (auto &[function, of] : calls)
       takeWhole(function, of);
-    // Gradients are merged first, because they can also merge an lm.swiglu.
+    // Gradients are merged first, because they also merge an lm.swiglu that recomputes.
     foldAll<lm::SwigluGradOp>();
     foldAll<lm::SwigluOp>();
   }

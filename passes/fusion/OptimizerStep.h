@@ -1,4 +1,4 @@
-// Code that the kernels of all optimizers' steps share.
+// The code that the kernels of all optimizers' steps share.
 #pragma once
 
 #include "passes/fusion/queue/FusionBuilder.h"

@@ -14,8 +14,8 @@ namespace lmc {
 #define GEN_PASS_REGISTRATION
 #include "passes/fusion/Passes.h.inc"
 
-// Create passes that append the merged and the refused pairs of ops to `report`
-// (createMergeLinearsPass: only the refused pairs). `report` must outlive the pass.
+// Create passes that append the merged and the refused pairs of ops to `report`.
+// createMergeLinearsPass appends only refused pairs. `report` must outlive the pass.
 std::unique_ptr<mlir::Pass> createMergeLinearsPass(MergeLinearsPassOptions options,
                                                    FusionReport &report);
 std::unique_ptr<mlir::Pass> createFormFusionsPass(FormFusionsPassOptions options,
