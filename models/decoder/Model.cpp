@@ -197,8 +197,7 @@ private:
   Parameter head() const {
     return {decoder.head, {model.vocabSize, model.hiddenSize}, linearStddev(model.hiddenSize)};
   }
-  // Returns the name of the norm after the embedding: "model.embed_norm" if `lastNorm` is
-  // "model.norm".
+  // Returns the name of the norm after the embedding, "embed_norm", with the prefix of `lastNorm`.
   std::string embeddingNorm() const {
     return decoder.lastNorm.substr(0, decoder.lastNorm.rfind('.') + 1) + "embed_norm";
   }

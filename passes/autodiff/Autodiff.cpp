@@ -51,8 +51,7 @@ public:
     if (!contribution)
       return;
     Value &sum = sums[value];
-    // Every window of rows contributes to the experts' weights. The window's op adds the earlier
-    // sum.
+    // A window's op adds its own contribution to the sum of the windows of rows before it.
     if (auto grad = contribution.getDefiningOp<lm::ExpertLinearGradOp>();
         sum && grad && !grad.getAcc()) {
       grad.setAccumulator(sum);

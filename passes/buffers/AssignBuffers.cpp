@@ -45,7 +45,7 @@ bool isReadByBackward(Value value) {
   });
 }
 
-// Checks that a function does not use both a storage and its members, which share bytes.
+// Checks that no function uses both a storage and its members. They share bytes.
 LogicalResult checkStorageUse(func::FuncOp function, const SymbolTable &symbols) {
   llvm::StringMap<bool> byMember; // for each storage, true if a member is used
   for (Operation &op : function.getBody().front()) {
@@ -448,8 +448,7 @@ private:
     return true;
   }
 
-  // Returns true if an op behind `position` reads a value in the region. Ignores `except`'s
-  // results.
+  // Returns true if an op behind `position` reads the region. Ignores the results of `except`.
   bool usedAfter(BufferView region, uint64_t bytes, int64_t position, Operation *except) const {
     return llvm::any_of(members[region.buffer], [&](Value member) {
       return overlaps(member, region, bytes) && member.getDefiningOp() != except &&
@@ -469,8 +468,8 @@ private:
   }
 
   // Returns true if `value`, which is stored to a variable, may be computed in the variable's
-  // bytes: no later op reads the old contents, and the op that computes `value` may write over
-  // them.
+  // bytes. No later op may read the old contents, and the op that computes `value` must be able to
+  // overwrite them.
   bool mayMakeInPlaceOf(Value value, unsigned variableBuffer) {
     Operation *producer = value.getDefiningOp();
     if (!producer || isView(producer) || !isWholeTemporary(value))

@@ -159,8 +159,8 @@ private:
     return success();
   }
 
-  // Returns the axes over which the value of a variable must be summed. `expert` is not one of
-  // them: each rank along it has other experts.
+  // Returns the axes over which the value of a variable must be summed. `expert` is none of these
+  // axes, because ranks along it have different experts.
   Axes allAxes(StringRef variable = "") {
     auto known = symbols.lookup<lm::VariableOp>(variable);
     const Axis shard = known && known.getGroups() > 1 ? Axis::ExpertShard : Axis::Shard;

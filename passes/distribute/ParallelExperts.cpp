@@ -95,7 +95,7 @@ private:
     if (experts % ranks != 0)
       return sort.emitOpError("sorts by ")
              << experts << " experts, which " << ranks << " ranks cannot divide evenly";
-    // This many rows are enough: a token chooses each expert of this rank at most once.
+    // This number of rows is enough: a token chooses each expert of this rank at most once.
     const int64_t own = experts / ranks, rows = tokens * std::min(chosen, own);
 
     SmallVector<lm::CombineRowsOp> combines;
@@ -150,8 +150,8 @@ private:
     return success();
   }
 
-  // `choices` is the number of choices that one rank's tokens make. Cuts the rows of `sort` into
-  // windows of capacity * choices rows. The ops from `sort` to lm.combine_rows then process the
+  // Cuts the rows of `sort` into windows of capacity * choices rows. `choices` is the number of
+  // choices that one rank's tokens make. The ops from `sort` to lm.combine_rows then process the
   // first window. Clones of these ops process the other windows, and all results are added.
   void cutIntoWindows(lm::SortRowsOp sort, int64_t choices) {
     const int64_t all = tensorTypeOf(sort.getRows()).getDimSize(0);

@@ -68,7 +68,7 @@ private:
 
   void sumLosses(func::FuncOp optimizer) {
     if (auto loss = symbols.lookup<lm::VariableOp>(names::kLoss)) {
-      // lm.guard_norm must read the loss over all ranks.
+      // lm.guard_norm must read the sum of the loss over all ranks.
       Block &body = optimizer.getBody().front();
       SmallVector<lm::LoadOp> readers;
       for (auto load : body.getOps<lm::LoadOp>())

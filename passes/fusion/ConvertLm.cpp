@@ -203,7 +203,7 @@ private:
 };
 } // namespace
 
-// Converts an RMS norm that only `rope` reads. The norm gets the loops of the rotation, so that one
+// Converts an RMS norm that only `rope` reads. The norm gets the loops of `rope`, so that one
 // kernel can compute both.
 static SmallVector<Value> convertRotatedNorm(OpBuilder &b, lm::RmsNormOp op, lm::RopeOp rope) {
   HeadHalves halves(rope);
@@ -404,7 +404,7 @@ static SmallVector<Value> convertOp(OpBuilder &b, lm::JoinOp op) {
   return {whole};
 }
 
-// Returns log(sum of exp(x)) from the maximum of x and the sum of exp(x - maximum).
+// Returns log(sum of exp(x)), given the maximum of x and the sum of exp(x - maximum).
 static Scalar logOfSum(Elements s) { return s[0] + log(s[1]); }
 
 // Computes the loss of each row: the cross entropy of `logits` [n, vocab] against `targets` [n].
@@ -500,8 +500,8 @@ static SmallVector<Value> convertLoss(OpBuilder &b, Location loc, Value x, Value
 
 //===-- Optimizer ---------------------------------------------------------------------------===//
 
-// Shortens a long vector without changing its sum (with Combine::Max: its maximum), because the
-// caller reduces the result in one work item.
+// Shortens a long vector without changing its sum (Combine::Max: its maximum). The caller then
+// reduces the result in one work item.
 static Value foldSums(OpBuilder &b, Location loc, Value sums, Combine combine = Combine::Add) {
   constexpr int64_t kLong = 1 << 16, kWidest = 1024, kNarrowest = 16;
   RankedTensorType type = tensorTypeOf(sums);
@@ -631,8 +631,8 @@ static Scalar logSigmoid(Scalar x) {
   return minimum(x, zero) - log(rest);
 }
 
-// The first kernel sums, for each expert, -p log p over each block of tokens. log p = logit - lse
-// is finite even where p is 0. The second kernel adds the sums of all blocks.
+// For each expert, the first kernel sums -p log p over each block of tokens. log p = logit - lse is
+// finite even where p is 0. The second kernel adds the sums of all blocks.
 static SmallVector<Value> convertOp(OpBuilder &b, lm::RouterEntropyOp op) {
   Location loc = op.getLoc();
   FusionBuilder f(b, loc, Hero::RowReduction, op->getOperands(), "lm.router_entropy");

@@ -100,7 +100,7 @@ static SmallVector<Value> convertAdamW(OpBuilder &b, lm::AdamWOp op) {
 
 namespace {
 
-// The inputs, the decoder and the encoder of one of the two moments.
+// The inputs of one of the two moments, and the functions that decode and encode it.
 struct CodedMoment {
   unsigned codes, scale; // indices of inputs of the fusion
   Scalar (*decode)(Scalar code, Scalar scale);

@@ -41,8 +41,8 @@ static bool canFold(lm::RopeOp rope, lm::AttentionGradOp grad) {
          table.getDimSize(0) == int64_t(grad.getSeq());
 }
 
-// If the only reader of a join is another join, replaces the inner join by its operands, so that
-// they are written directly to their final places.
+// If the only reader of a join is another join, replaces the inner join by its operands. The
+// operands are then written directly to their final places.
 static void flatten(lm::JoinOp join) {
   auto outer = join->hasOneUse() ? dyn_cast<lm::JoinOp>(*join->user_begin()) : lm::JoinOp();
   if (!outer)

@@ -30,8 +30,8 @@ static llvm::Expected<Operation *> createFusion(OpBuilder &b, const MergePlan &p
   return merged.getOperation();
 }
 
-// If every call passes the same value for two arguments, makes all ops read the first argument.
-// Only ops that read one value are known to read the same bytes.
+// If every call passes the same value for two arguments, makes all ops read the first argument. Ops
+// are known to read the same bytes only if they read the same value.
 static void mergeEqualArguments(func::FuncOp function, ArrayRef<func::CallOp> calls) {
   Block &body = function.getBody().front();
   auto equal = [&](unsigned i, unsigned j) {

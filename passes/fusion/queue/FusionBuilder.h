@@ -19,10 +19,10 @@ mlir::Value asRows(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value);
 // floats, and the same type for integers.
 mlir::Type arithmeticType(mlir::Type storage);
 
-// Returns the number of rows to sum into one row of sums: a divisor of `rows`. Divisors from 64
-// down to 16 come first, so that writing the sums costs little compared with reading the rows. Then
-// come larger divisors, as long as at least 64 blocks remain, and then smaller ones. If each row is
-// the sum of `further` vectors, the limits are 64 / further and 16 / further.
+// Returns the number of rows to sum into one row of sums, a divisor of `rows`. Divisors from 64
+// down to 16 come first, so that writing the sums costs little compared with reading the rows.
+// Larger divisors come next, as long as at least 64 blocks remain, and then smaller ones. If each
+// row is the sum of `further` vectors, the limits are 64 / further and 16 / further.
 int64_t rowsPerBlock(int64_t rows, int64_t further = 1);
 
 class FusionBuilder {
@@ -58,7 +58,7 @@ public:
                      llvm::ArrayRef<Read> reads, Combine combine, Body body, unsigned count = 1);
 
   // Sums body(reads) over each block of `rowsPerBlock` consecutive rows, in order. The loops with
-  // the given `extents` are (row, further..., column); sums are also over the further loops.
+  // the given `extents` are (row, further..., column). The sums also cover the further loops.
   // Returns [rows / rowsPerBlock, columns].
   mlir::Value sumBlocks(llvm::ArrayRef<int64_t> extents, int64_t rowsPerBlock, mlir::Type element,
                         llvm::ArrayRef<Read> reads, Body body);

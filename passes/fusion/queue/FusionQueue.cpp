@@ -49,7 +49,7 @@ static int64_t domainSize(Operation *op) {
   return most;
 }
 
-// Returns true if both ops read one whole tensor with as many elements as their loops have
+// Returns true if both ops read one whole tensor that has as many elements as their loops have
 // iterations. Sharing a smaller tensor (a row, weight or scalar) is no reason to merge loops.
 static bool areSiblings(Operation *first, Operation *second) {
   int64_t size = domainSize(first);
@@ -126,7 +126,7 @@ llvm::Expected<SmallVector<Operation *>> FusionQueue::readersBetween(Operation *
 }
 
 // Returns an upper bound of the live bytes that merging `first` and `second` adds at any op between
-// them: the bytes of all values that stay live longer or become live earlier.
+// them. The bound is the bytes of all values that stay live longer or become live earlier.
 static uint64_t mostAdded(Operation *first, Operation *second, ArrayRef<Operation *> moved) {
   uint64_t bytes = 0;
   auto add = [&](ValueRange values) {
@@ -142,7 +142,7 @@ static uint64_t mostAdded(Operation *first, Operation *second, ArrayRef<Operatio
 }
 
 // Fails if the merge raises the live bytes above the function's peak before any merge. Computes the
-// live bytes exactly only if an upper bound of them exceeds this peak.
+// exact live bytes only if their upper bound exceeds this peak.
 llvm::Error FusionQueue::keepPeak(const Candidate &candidate, ArrayRef<Operation *> moved) {
   Operation *first = candidate.first, *second = candidate.second;
   uint64_t added = mostAdded(first, second, moved), highest = 0;

@@ -1,4 +1,4 @@
-// Decides which ops of a function to merge. The merge that saves the most time comes first.
+// Decides which ops of a function are merged. The merge that saves the most time comes first.
 #pragma once
 
 #include "passes/fusion/queue/FusionReport.h"
@@ -67,7 +67,7 @@ private:
   llvm::Expected<llvm::SmallVector<mlir::Operation *>>
   readersBetween(mlir::Operation *first, mlir::Operation *second) const;
   llvm::Error keepPeak(const Candidate &candidate, llvm::ArrayRef<mlir::Operation *> moved);
-  // Records a merge with the hero of the merged op, or a refusal with its reason.
+  // Records a merge with the merged op's hero, or a refusal with its reason.
   void record(const Candidate &candidate, std::optional<kern::Hero> hero, llvm::StringRef refusal);
 
   mlir::func::FuncOp function;
