@@ -25,8 +25,8 @@ private:
   FileWait *previous, *next; // neighbours in the list of all waits, the oldest first
 };
 
-// Returns "reading PATH for 31 s" for the unfinished file operation that began first; nullopt if it
-// began less than `leastSeconds` ago.
+// Returns "reading PATH for 31 s" for the unfinished file operation that began first. Returns
+// nullopt if no operation began at least `leastSeconds` ago.
 std::optional<std::string> longestFileWait(double leastSeconds);
 
 } // namespace lmc

@@ -1,4 +1,4 @@
-// The release of lmc that a program is built from.
+// Names the release of lmc from which a program is built.
 #pragma once
 
 namespace lmc {

@@ -69,8 +69,8 @@ private:
 
 } // namespace lmc
 
-// Evaluates `expr`, a Result, once and without a copy of it. If the Result holds an Error, returns
-// the Error from the enclosing function.
+// Evaluates `expr` once. `expr` is a Result, and is not copied. If it holds an Error, returns the
+// Error from the enclosing function.
 #define LMC_TRY(expr)                                                                              \
   do {                                                                                             \
     if (auto &&lmcTryResult = (expr); !lmcTryResult)                                               \
@@ -83,8 +83,8 @@ private:
   auto name = (__VA_ARGS__);                                                                       \
   LMC_TRY(name)
 
-// Assigns the value of an expression, a Result, to `place`. If the Result holds an Error, returns
-// the Error from the enclosing function.
+// Assigns the value of an expression, which is a Result, to `place`. If the Result holds an Error,
+// returns the Error from the enclosing function.
 #define LMC_SET(place, ...)                                                                        \
   do {                                                                                             \
     LMC_LET(lmcSetResult, __VA_ARGS__);                                                            \

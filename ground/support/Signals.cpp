@@ -11,7 +11,7 @@ namespace lmc {
 
 namespace {
 
-// The state of signals that the process had before this file changed it.
+// The state that the process's signals had before this file changed it.
 struct AtStart {
   sigset_t mask;
   sigset_t ignored;

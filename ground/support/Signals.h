@@ -32,11 +32,11 @@ void blockSignals();
 // Unblocks SIGQUIT, so that it ends a process that does not call startSignalThread().
 void unblockQuit();
 
-// Ignores SIGPIPE (nobody reads a pipe or connection any more) and SIGXFSZ (a file is too large).
-// The write then returns an error instead.
+// Ignores SIGPIPE (a pipe or connection has no reader any more) and SIGXFSZ (a file is too large).
+// The write returns an error instead.
 void ignoreFailedWrites();
 
-// Returns true if SIGHUP was ignored at the start, as under nohup. It then stays ignored.
+// Returns true if SIGHUP was ignored at the start, as under nohup. SIGHUP then stays ignored.
 bool hangUpIsIgnored();
 
 // Returns the mask that the process had before blockSignals().

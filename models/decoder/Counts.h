@@ -1,4 +1,4 @@
-// Counts the parameters and the work of a model, as sums over the ops of its graph.
+// Counts the parameters and the work of a model. Both are sums over the ops of the model's graph.
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"

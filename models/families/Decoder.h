@@ -32,16 +32,16 @@ struct Norms {
 // The elements of q or k that are normalized together before RoPE: none, a head, or a whole row.
 enum class HeadNorm { None, PerHead, WholeRow };
 
-// An MLP of experts. A router, a linear layer without bias, chooses some experts for each token.
-// The result is the sum of their results, each multiplied by its weight. An expert is
-// down(silu(gate(x)) * up(x)), without biases.
+// An MLP of experts. A router, which is a linear layer without bias, chooses some experts for each
+// token. The result is the sum of these experts' results, each multiplied by the router's weight
+// for the expert. An expert is down(silu(gate(x)) * up(x)), without biases.
 struct Experts {
   int64_t count = 0, chosen = 0; // number of experts (0: none), and number of experts per token
   int64_t intermediateSize = 0;  // size of one expert
   bool normalize = false;        // true if the weights of a token add up to 1
   bool sigmoid = false;          // true if scores are sigmoids, false if softmax
   double scale = 1;              // a factor of all weights
-  // A bias that is added to the scores only to choose experts (lm.balance_bias); "": none.
+  // The name of a bias that is added to the scores only to choose experts (lm.balance_bias), or "".
   std::string bias = "";
   int64_t sharedSize = 0; // size of an expert that processes all tokens; 0: none
   // The gate's weight in expert 3 has the name `experts` + `.3.` + `gate` + `.weight`.
@@ -79,7 +79,7 @@ struct Decoder {
   Positions positions = Positions::Rotary;
   // True if the weights of layers are [in, out], as in GPT-2's Conv1D, instead of [out, in].
   bool transposedWeights = false;
-  // Factor of the balancing loss, which keeps experts equally busy (lm.balance_loss); 0: no loss.
+  // The factor of the balancing loss, which keeps experts equally busy (lm.balance_loss), or 0.
   double balanceLoss = 0;
   // Names in Hugging Face's checkpoints.
   std::string embedding = "model.embed_tokens.weight", positionTable = "", lastNorm = "model.norm",

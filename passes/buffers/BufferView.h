@@ -30,8 +30,8 @@ bool runsAreRows(mlir::RankedTensorType type, const BufferView &view);
 std::optional<BufferView> compose(const BufferView &view, mlir::RankedTensorType type,
                                   const BufferView &region, uint64_t regionBytes);
 
-// A tensor of type `whole` lies at `view`. Returns the region that the slice of this tensor covers.
-// Returns nothing unless the slice is rows of the tensor or a rectangle of a matrix.
+// A tensor of type `whole` lies at `view`. Returns the region of a slice of this tensor. Returns
+// nullopt unless the slice is rows of the tensor or a rectangle of a matrix.
 std::optional<BufferView> viewOfSlice(mlir::OffsetSizeAndStrideOpInterface slice,
                                       mlir::RankedTensorType whole, BufferView view);
 

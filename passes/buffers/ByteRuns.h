@@ -40,13 +40,13 @@ struct Piece {
   }
 };
 
-// The parts of a piece inside and outside of `by`.
+// The parts of a piece inside and outside of the runs `by`.
 struct CutPiece {
   llvm::SmallVector<Piece, 2> inside, outside;
 };
 CutPiece cut(const Piece &piece, const ByteRuns &by);
 
-// The pieces of a value that begins at byte 0 without gaps. Bytes without a piece are unknown.
+// The pieces of a value that begins at byte 0 and has no gaps. Bytes without a piece are unknown.
 using Content = llvm::SmallVector<Piece, 1>;
 
 Content contentOf(unsigned token, int64_t bytes);

@@ -400,7 +400,7 @@ unsigned AliasingChecker::kernelClass(kern::KernelOp kernel) {
 
 //===-- Ops and commands --------------------------------------------------------------------===//
 
-// Returns the attributes that decide what an op computes. Those that only affect how the op is
+// Returns the attributes that decide what an op computes. Attributes that only affect how the op is
 // printed or run are left out.
 static DictionaryAttr meaningOf(Operation &op) {
   static const llvm::StringSet<> kForm = {"accumulate", "chunk",  "inputs",
@@ -418,7 +418,7 @@ static Type contentTypeOf(Value value) {
   return slice ? Type(slice.getContent()) : value.getType();
 }
 
-// Describes an op of the function or a command. If it adds to a value, this value is the last of
+// Describes an op of the function, or a command. If it adds to a value, the value is the last of
 // `reads`.
 FailureOr<Command> AliasingChecker::describe(Operation &op) {
   auto described = dyn_cast<CommandOpInterface>(op);
@@ -664,8 +664,8 @@ bool AliasingChecker::touch(Value x, Value y) {
   return places[x].arena == places[y].arena && overlap(places[x].runs, places[y].runs);
 }
 
-// Checks that a result shares no bytes with another result, and shares bytes with an operand only
-// if the command reads the operand's bytes before it writes the result's.
+// Checks that a result shares no bytes with another result. A result may share bytes with an
+// operand only if the command reads the operand's bytes before it writes the result's.
 LogicalResult AliasingChecker::checkSharing(const Command &command) {
   size_t reads = command.reads.size();
   for (size_t write = 0; write < command.writes.size(); ++write) {

@@ -245,7 +245,7 @@ struct EmitCommandsPass : lmc::impl::EmitCommandsPassBase<EmitCommandsPass> {
       giveUp(variable);
     for (func::FuncOp function : functions)
       giveUp(function);
-    // Of a kernel with variants, often only the variants are launched. Erases all other kernels.
+    // Often only the variants of a kernel are launched. Erases all kernels that are not launched.
     llvm::StringSet<> launched;
     for (auto function : module.getOps<plan_ir::FunctionOp>())
       for (auto launch : function.getBody().getOps<plan_ir::LaunchOp>())

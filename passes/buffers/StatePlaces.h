@@ -27,7 +27,7 @@ struct StatePlace {
 };
 
 struct StatePlaces {
-  // The place of each whole, and of the values from which it is computed in place.
+  // The place of each whole, and of all values from which the whole is computed in its place.
   llvm::DenseMap<mlir::Value, StatePlace> wholes;
   // The place of each value that is inserted into a whole. The key is the value before reshapes.
   llvm::DenseMap<mlir::Value, StatePlace> parts;
@@ -35,7 +35,7 @@ struct StatePlaces {
   llvm::StringMap<StatePlace> variables;
 };
 
-// Returns the wholes of `function` that may lie in state. This requires that no op reads the old
+// Returns the wholes of `function` that may lie in variables' bytes. No op may read the old
 // contents of the variables after the first write to the whole.
 StatePlaces findStatePlaces(mlir::func::FuncOp function, const mlir::SymbolTable &symbols);
 

@@ -31,7 +31,7 @@ namespace {
 
 enum class Owners { Auto, Yes, No };
 
-// The way in which the matrices of one shape are orthogonalized.
+// How the matrices of one shape are orthogonalized.
 enum class Way {
   InPlace, // every rank orthogonalizes each run of adjacent matrices where it lies
   Stacked, // every rank orthogonalizes a stack of copies of all matrices

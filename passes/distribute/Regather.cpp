@@ -32,7 +32,7 @@ static bool isBackwardUse(Operation *op, const SymbolTable &symbols) {
   });
 }
 
-// Clones the all-gather, with the views of its result, for each reader except the first.
+// Clones the all-gather and the views of its result for each reader except the first.
 static void regather(dist::AllGatherOp gather, const SymbolTable &symbols) {
   const auto [views, readers] = usesOf(gather.getResult());
   Operation *load = gather.getInput().getDefiningOp();

@@ -1,4 +1,4 @@
-// dist-sync-optimizer: joins values of which each rank computes a part. Passes.td lists them.
+// dist-sync-optimizer: joins values of which each rank computes only a part. Passes.td lists them.
 //
 //   %n = lm.global_norm(%piece)   =>   %n = lm.global_norm(all_gather([lm.global_norm(%piece)]))
 #include "passes/distribute/Passes.h"

@@ -59,7 +59,7 @@ static lm::JoinOp joinOf(Value first, Value second) {
   return join;
 }
 
-// Erases those of `ops` that nothing reads, one after the other.
+// Erases each of `ops` that nothing reads, in their order.
 static void eraseUnused(ArrayRef<Operation *> ops) {
   for (Operation *op : ops)
     if (op && op->use_empty())
@@ -179,8 +179,8 @@ static void returnWhole(func::FuncOp function, SmallVector<func::CallOp> &calls)
   }
 }
 
-// An lm.swiglu_grad reads two halves. If both are arguments of `function`, and every call passes
-// the halves of one matrix for them, makes the function take that matrix instead.
+// An lm.swiglu_grad reads two halves. If both are arguments of `function`, and each call passes the
+// halves of one matrix for them, makes the function take the matrix instead.
 static void takeWhole(func::FuncOp function, SmallVector<func::CallOp> &calls) {
   for (auto grad : llvm::to_vector(function.getOps<lm::SwigluGradOp>())) {
     auto gate = dyn_cast<BlockArgument>(grad.getGate()), up = dyn_cast<BlockArgument>(grad.getUp());

@@ -232,8 +232,8 @@ private:
     return llvm::map_to_vector(parts, [](auto &part) { return part.second; });
   }
 
-  // Returns true if the variables that calls pass for `arguments` can become one variable. They
-  // must all be parameters, or all compute copies of parameters, that nothing else reads or writes.
+  // Returns true if the variables that calls pass for `arguments` can become one variable: all are
+  // parameters, or all are compute copies of parameters, and nothing else reads or writes them.
   bool mayLayTogether(func::FuncOp layer, const Arguments &arguments) {
     // Maps a variable to its place in `arguments` and the variable of the call's first argument.
     llvm::StringMap<std::pair<unsigned, Operation *>> seen;

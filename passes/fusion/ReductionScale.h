@@ -7,7 +7,7 @@
 
 namespace lmc {
 
-// Returns 2^k, or 2^-k with `inverse`, as an f32. `largest` is an f32: the largest absolute
+// Returns 2^k, or 2^-k with `inverse`, as an f32. `largest`, an f32, is the largest absolute
 // gradient of all `ranks` ranks.
 Scalar reductionScale(Scalar largest, int64_t ranks, bool inverse);
 

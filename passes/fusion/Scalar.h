@@ -12,8 +12,8 @@ namespace lmc {
 mlir::Value convertFloat(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value,
                          mlir::Type type);
 
-// A float, a signed integer, or a vector of these. It holds the builder that creates ops on it.
-// Both operands of an operator have the same type; a C++ number becomes a constant of this type.
+// A float, a signed integer, or a vector of these. It holds the builder that creates its ops. Both
+// operands of an operator have the same type. A C++ number becomes a constant of this type.
 class Scalar {
 public:
   Scalar(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value)
@@ -31,7 +31,7 @@ public:
   Scalar constant(double number) const;
   // Returns the value as another float type, or an integer unchanged.
   Scalar to(mlir::Type type) const { return with(convertFloat(*b, loc, value, type)); }
-  // Returns the value as an i32 (of an index), or as an index (of an i32 or i64).
+  // Returns an index as an i32, or an i32 or i64 as an index.
   Scalar toI32() const { return make<mlir::arith::IndexCastOp>(b->getI32Type(), value); }
   Scalar toIndex() const { return make<mlir::arith::IndexCastOp>(b->getIndexType(), value); }
 
