@@ -29,7 +29,6 @@ struct Parameter {
   double balanced = 0;
 };
 
-// The function of a kind of layer.
 struct LayerFunction {
   func::FuncOp function;
   std::vector<Parameter> parameters; // those that are its arguments

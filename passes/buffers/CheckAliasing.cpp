@@ -418,8 +418,8 @@ static Type contentTypeOf(Value value) {
   return slice ? Type(slice.getContent()) : value.getType();
 }
 
-// Describes an op of the function, or a command. If it adds to a value, the value is the last of
-// `reads`.
+// Describes an op of the function, or a command. If it adds to an operand, `reads` ends with this
+// operand.
 FailureOr<Command> AliasingChecker::describe(Operation &op) {
   auto described = dyn_cast<CommandOpInterface>(op);
   if (!described)

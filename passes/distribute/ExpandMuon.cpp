@@ -87,7 +87,7 @@ size_t runLength(const Group &group, size_t first) {
   return count;
 }
 
-// Expands all steps, one window of consecutive steps after the other.
+// Expands the steps window by window. A window is consecutive steps.
 class MuonExpander {
 public:
   MuonExpander(ModuleOp module, dist::MeshOp mesh, Owners owners, const cost::CostModel *model,

@@ -46,8 +46,8 @@ Operation *nextThatComputes(Operation *op, Operation *end) {
   return op;
 }
 
-// Collects the ops that need `value`, directly or through other ops. Fails if a collective or the
-// function's end needs it.
+// Collects the ops that need `value`, directly or through other ops. Fails if one of them is a
+// collective or ends the function.
 LogicalResult collectDependents(Value value, SetVector<Operation *> &all) {
   for (Operation *user : value.getUsers()) {
     if (dist::isCollective(user) || user->hasTrait<OpTrait::IsTerminator>())
@@ -107,8 +107,7 @@ public:
   }
 
   // Delays the waits for sums of gradients: the wait for group n comes after the start of group n +
-  // `distance`. Moves the ops that add a sum to the gradients of earlier micro-steps behind the
-  // wait.
+  // `distance`. The ops that add a sum to earlier micro-steps' gradients move with the wait.
   void delay(int64_t distance) {
     SmallVector<Group> all = groups([](Operation *op) -> std::optional<Chain> {
       if (!isBackward(op) || !isa<dist::ReduceScatterOp, dist::AllReduceOp>(op) ||

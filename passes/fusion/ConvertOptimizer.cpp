@@ -20,7 +20,6 @@ static constexpr double kSmallestScale = std::numeric_limits<float>::min();
 
 namespace {
 
-// Builds the region of one step of AdamW.
 class AdamWStep : public OptimizerStep {
 public:
   AdamWStep(FusionBuilder &f, RankedTensorType type, unsigned first, bool decays)

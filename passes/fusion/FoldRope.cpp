@@ -1,5 +1,5 @@
-// lm-fold-rope: moves the inverse rotation of dq and dk into attention's gradient. Its kernels hold
-// dq and dk in registers. Passes.td shows an example.
+// lm-fold-rope: moves the inverse rotation of dq and dk into attention's gradient. The gradient's
+// kernels hold dq and dk in registers. Passes.td shows an example.
 //
 // In the forward pass rope stays a separate op, because many thread blocks read the rotated keys.
 #include "passes/fusion/Passes.h"

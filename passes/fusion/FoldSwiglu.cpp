@@ -59,7 +59,6 @@ static lm::JoinOp joinOf(Value first, Value second) {
   return join;
 }
 
-// Erases each of `ops` that nothing reads, in their order.
 static void eraseUnused(ArrayRef<Operation *> ops) {
   for (Operation *op : ops)
     if (op && op->use_empty())

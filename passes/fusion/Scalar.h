@@ -24,7 +24,6 @@ public:
 
   // Returns `other`, a value or an op with one result, as a scalar with the same builder.
   Scalar with(mlir::Value other) const { return {*b, loc, other}; }
-  // Creates an op with one result.
   template <typename Op, typename... Args> Scalar make(Args &&...args) const {
     return with(Op::create(*b, loc, std::forward<Args>(args)...));
   }
