@@ -22,13 +22,13 @@ struct AddedToken {
   bool special = false;
 };
 
-// A part of a text: an added token, or text between two added tokens (then `id` is kNoId).
+// A part of a text. It is an added token, or text outside of added tokens (then `id` is kNoId).
 struct Part {
   size_t begin, end;
   uint32_t id;
 };
 
-// Finds tokens in a text from left to right. If several begin at a byte, the longest one counts.
+// Finds tokens in a text from left to right. Of tokens that begin at one byte, takes the longest.
 class TokenFinder {
 public:
   // No two tokens may have the same pattern.
@@ -39,7 +39,7 @@ public:
   // first byte is added to `spelled`.
   void find(std::string_view text, const IdSet &asText, std::vector<Part> &parts,
             std::vector<size_t> &spelled) const;
-  // Returns the index of the longest token that begins `text`, or kNoId. Sets `end` to its length.
+  // Returns the index of the longest token that begins `text`, or kNoId. `end` gets its length.
   uint32_t longest(std::string_view text, size_t &end) const;
   bool mayBegin(char byte) const { return begins[static_cast<uint8_t>(byte)]; }
 

@@ -1,4 +1,4 @@
-// Decoders turn pieces (the vocabulary's texts of ids) back into the text that was encoded.
+// Decoders turn pieces back into the encoded text. A piece is the vocabulary's text of an id.
 #pragma once
 
 #include "corpus/tokenizer/Matcher.h"
@@ -22,7 +22,7 @@ Decoder makeByteLevelDecoder();
 // its bytes becomes U+FFFD.
 Decoder makeByteFallbackDecoder();
 Decoder makeFuseDecoder();
-// Turns each `mark` into a space. With `dropsFirst`, removes the marks in the first piece instead.
+// Turns each `mark` into a space. With `dropsFirst`, removes the marks of the first piece.
 Decoder makeMetaspaceDecoder(std::string mark, bool dropsFirst);
 Decoder makeReplaceDecoder(Matcher matcher, std::string content);
 // Removes `content` up to `start` times from the front of each piece, and up to `stop` times from

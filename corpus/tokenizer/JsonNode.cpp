@@ -63,7 +63,7 @@ JsonNode JsonNode::at(size_t index) const {
 
 size_t JsonNode::size() const { return value->size(); }
 
-// Returns the value of a node as a T if it has that type (`good`); else fails.
+// Returns the node's value as a T if `good` is true (the value has the type T); else fails.
 template <typename T> static T valueOf(const JsonNode &node, bool good, const char *expected) {
   if (good)
     return node.json().get<T>();
@@ -109,7 +109,7 @@ static double serdeNumber(std::string_view text, double nearest) {
       continue;
     }
     const uint64_t digit = text[at] - '0';
-    // Once a digit does not fit into 64 bits, it and all later digits only change the exponent.
+    // A digit that no longer fits into 64 bits only changes the exponent, as do all later digits.
     full |= significand > (UINT64_MAX - digit) / 10;
     if (!full)
       significand = significand * 10 + digit;

@@ -38,7 +38,7 @@ public:
   bool boolean() const;
   uint32_t number() const;
   double real() const;
-  // Returns the index of this text in `names`; fails if the value is no text of `names`.
+  // Returns the index of the node's text in `names`. Fails if `names` does not have the text.
   size_t oneOf(std::initializer_list<std::string_view> names) const;
   const nlohmann::json &json() const { return *value; }
 

@@ -32,7 +32,7 @@ Matcher matchOneOf(const CodePoints &set) {
 }
 
 void applyBehavior(std::vector<Span> &spans, SplitBehavior behavior) {
-  // Joins a span with the span before it if join() of their fields `match` is true.
+  // Joins a span to the span before it if join(its `match`, `match` of the span before) is true.
   const auto joinWithLast = [](auto first, auto last, auto join) {
     auto out = first;
     bool previousMatch = false;

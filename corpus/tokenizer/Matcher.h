@@ -16,7 +16,7 @@ struct Span {
   size_t begin, end;
   bool match;
 };
-// Adds the gap [end of the last span, end), unless it is empty.
+// Adds the gap from the end of the last span to the byte `end`, unless the gap is empty.
 inline void addGap(std::vector<Span> &spans, size_t end) {
   if (const size_t begin = spans.empty() ? 0 : spans.back().end; begin < end)
     spans.push_back({begin, end, false});
@@ -38,7 +38,7 @@ using Matcher = std::function<Result<void>(std::string_view text, std::vector<Sp
 // come from the tables in unicode/. Other expressions that depend on the version are errors:
 // [:alpha:], \p{Greek}, \X, and non-ASCII characters in a case-insensitive expression.
 Result<Matcher> matchRegex(std::string_view pattern);
-// Matches `wanted`, which must not be empty.
+// Matches the text `wanted`, which must not be empty.
 Matcher matchText(std::string wanted);
 // Matches one character of the set.
 Matcher matchOneOf(const CodePoints &set);

@@ -92,8 +92,8 @@ Normalizer makeNmt() {
   });
 }
 
-// As in `tokenizers`, looks up each grapheme cluster of less than 6 bytes, else its characters.
-// Takes the shortest string in the table with which the cluster or the character begins.
+// As in `tokenizers`, replaces a grapheme cluster of less than 6 bytes by the table's entry for the
+// shortest prefix of the cluster. Replaces each character of other clusters in this way.
 Result<Normalizer> makePrecompiled(std::string_view charsmap) {
   LMC_LET(map, Charsmap::parse(charsmap));
   return Normalizer([map = std::move(*map)](std::string &text, bool &) -> Result<void> {

@@ -24,9 +24,9 @@ public:
   std::optional<uint32_t> idOf(std::string_view token) const override;
 
 private:
-  // Returns the decoded text of pieces. Without a decoder, joins the pieces with `gap`.
+  // Returns the decoded text of pieces; without a decoder, the pieces with `gap` between them.
   Result<std::string> join(std::vector<std::string> pieces, const char *gap) const;
-  // Returns the decoded text of a piece that stands after a letter.
+  // Returns the text of a piece that follows another piece. Decoders may change the first piece.
   Result<std::string> textOf(const std::string &piece) const;
   friend class PipelineEncoder;
   PipelineParts parts;
@@ -218,7 +218,7 @@ Result<std::string> Pipeline::textOf(const std::string &piece) const {
 }
 
 Result<std::vector<std::optional<uint64_t>>> Pipeline::bytesOfTokens() const {
-  // The decoded texts of a space and of a newline show the kind of the decoder.
+  // Decoding the pieces of a space and of a newline tells which kind of decoder this is.
   LMC_LET(space, textOf(byteCharacters()[' ']));
   LMC_LET(newline, textOf(bytePiece('\n')));
   const bool isByteLevel = *space == " ", hasBytePieces = *newline == "\n";

@@ -21,7 +21,7 @@ struct PipelineParts {
   Decoder decoder;                     // null: the text is the pieces with spaces between them
 };
 
-// Error, as one clause: an added token is empty or equal to another one.
+// Error (one clause): an added token is empty, or is equal to another added token.
 Result<std::shared_ptr<const Tokenizer>> makePipeline(PipelineParts parts);
 
 // Reads a tokenizer.json. A key that the program does not know is an error.

@@ -14,7 +14,7 @@ namespace lmc {
 
 namespace {
 
-// A class of characters. `ranges` is its form in Oniguruma: a count, then both ends of each range.
+// A class of characters. `ranges` is for Oniguruma: a count, then both ends of each range.
 struct Class {
   std::string_view name;
   CodePoints set;
@@ -54,7 +54,8 @@ OnigEncoding encoding() {
           return int(number);
       return ONIGERR_INVALID_CHAR_PROPERTY_NAME;
     };
-    // Below 256, asks Oniguruma: outside of brackets, its \w has six characters that `set` lacks.
+    // Oniguruma decides for c < 256: outside of brackets, its \w has six characters that `set`
+    // lacks.
     type.is_code_ctype = [](OnigCodePoint c, OnigCtype number) {
       const auto found = classes().find(number);
       return c < 256 || found == classes().end() ? OnigEncodingUTF8.is_code_ctype(c, number)

@@ -71,7 +71,7 @@ private:
   std::pair<std::string_view, size_t> normalizeFront(std::string_view text) const;
 };
 
-// The order of scores in BPE, in which +0 is higher than -0.
+// Compares the scores of BPE pieces. A score of +0 is higher than -0.
 struct Higher {
   bool operator()(float a, float b) const {
     return a > b || (a == b && !std::signbit(a) && std::signbit(b));
@@ -174,7 +174,7 @@ Result<void> SentencePiece::initializeBpe() {
         extra.push_back(std::move(character));
     }
   }
-  // Each division of a piece into two symbols is a merge, with a rank by the piece's score.
+  // Each cut of a piece into two symbols is a merge. Pieces with higher scores get lower ranks.
   const std::vector<float> order(scores.begin(), scores.end());
   struct Pair {
     uint32_t left, right;
@@ -210,7 +210,7 @@ void SentencePiece::initializeUnigram() {
     const auto &[text, score, type] = model.pieces[id];
     if (type == Type::Normal)
       lowest = std::min(lowest, score);
-    // The score of a user-defined piece is so high that it is chosen wherever a text has it.
+    // A user-defined piece has such a high score that it is chosen wherever it occurs in a text.
     const auto bonus = static_cast<float>(0.1 * (static_cast<int>(text.size()) - 1));
     scores.push_back(type == Type::UserDefined ? bonus : score);
     if (type == Type::Normal || type == Type::UserDefined) {
@@ -363,7 +363,7 @@ private:
     words.clear();
     cutBeforeMarks(text, words);
     for (std::string_view word : words) {
-      // A word that begins with a space mark gets the same ids after any text: the mark is a piece.
+      // After any text, a word with a leading space mark gets the same ids: the mark is a piece.
       const bool alone = word.starts_with(kSpaceMark);
       if (const auto known = alone ? cache.find(word) : std::nullopt) {
         ids.insert(ids.end(), known->ids.begin(), known->ids.end());
@@ -404,8 +404,8 @@ private:
 
   // Appends the ids of the segmentation with the highest sum of scores. As in `sentencepiece`, one
   // float holds the sum over the whole text. Its rounding may change which segmentation of a later
-  // word is best. So the cache keeps a limit with each segmentation. The segmentation is the best
-  // one while the absolute sum before the word is below the limit.
+  // word is best. So the cache keeps a limit with each segmentation of a word. It is the best one
+  // while the sum before the word has an absolute value below the limit.
   void encodeUnigram(std::string_view text, std::vector<uint32_t> &ids) {
     words.clear();
     if (tokenizer.cutsAtSpaces)
@@ -436,7 +436,7 @@ private:
     }
   }
 
-  // Appends the ids of a word's `pieces`. Each unknown piece stands for one unknown character.
+  // Appends the ids of a word's `pieces`, which have the unknown piece once per unknown character.
   void appendSegmentation(std::string_view word, std::span<const uint32_t> pieces,
                           std::vector<uint32_t> &ids) {
     if (std::find(pieces.begin(), pieces.end(), tokenizer.unknown) == pieces.end()) {
@@ -458,7 +458,7 @@ private:
 
   static constexpr float kReset = 100000; // larger sums would lose digits; they restart at 0
 
-  // The best segmentation of the text up to a byte of the word.
+  // The best segmentation of the text that ends at one byte of the word.
   struct Best {
     float score = 0;
     float second = -FLT_MAX;   // score of the second best segmentation
@@ -467,12 +467,12 @@ private:
   };
   static constexpr uint32_t kNoPlace = UINT32_MAX;
   std::vector<Best> best;
-  // Results of segment(). `segmentation` has the pieces of the word. They are the best ones after
-  // every text whose absolute sum of scores is below `certainBelow`.
+  // Results of segment(). `segmentation` has the pieces of the word. They are the best pieces after
+  // every text whose sum of scores has an absolute value below `certainBelow`.
   std::vector<uint32_t> segmentation;
   float certainBelow = 0;
 
-  // Segments a word after text whose scores add up to `score`. Returns the sum with the word.
+  // Segments a word after a text with the sum `score`. Returns `score` plus the word's score.
   float segment(std::string_view word, const float score) {
     best.assign(word.size() + 1, {});
     best[0].score = score;
@@ -519,8 +519,8 @@ private:
       margin = std::min(margin, best[end].score - best[end].second);
     }
     std::reverse(segmentation.begin(), segmentation.end());
-    // A sum of n floats has a rounding error of at most n / 2 units in the last place. The margin
-    // is a difference of two sums, and both round differently after another text.
+    // A sum of n floats has a rounding error of at most n / 2 units in the last place. `margin` is
+    // a difference of two sums. Both sums may round differently after another text.
     const float units = static_cast<float>(characters + 2) * FLT_EPSILON;
     const float reach = static_cast<float>(characters) * tokenizer.largestScore;
     certainBelow = std::min(kReset, margin / units - std::abs(score) - reach) - reach;
@@ -535,7 +535,7 @@ SentencePiece::encoders(size_t count, SpecialTokens mode, std::span<const uint32
   if (mode == SpecialTokens::Parse)
     return Error{"a model of SentencePiece does not parse special tokens in a text; use "
                  "--special-tokens=text"};
-  // Changes border pieces to control pieces, because text never becomes a control piece.
+  // Makes border pieces control pieces, because no text is encoded as a control piece.
   SentencePieceModel changed;
   for (uint32_t id : borders) {
     if (id >= model.pieces.size() ||

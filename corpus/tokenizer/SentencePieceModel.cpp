@@ -24,7 +24,7 @@ struct Field {
   float real() const { return std::bit_cast<float>(static_cast<uint32_t>(value)); }
 };
 
-// Calls read() for each field. Returns false if `message` is damaged, or once read() fails.
+// Calls read() for each field. Returns false once read() fails, or if `message` is damaged.
 bool eachField(std::string_view message, const std::function<bool(const Field &)> &read) {
   const auto varint = [&](uint64_t &value) {
     value = 0;
@@ -84,7 +84,7 @@ struct Reader {
     return fail(fmt::format("field {} of {} is not supported", field.number, message));
   }
 
-  // Sets a part of the model. Returns true, so that eachField() goes on.
+  // Sets a member of the model. Returns true, so that eachField() continues.
   template <typename T> static bool set(T &part, auto value) {
     part = value;
     return true;

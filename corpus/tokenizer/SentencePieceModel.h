@@ -31,7 +31,7 @@ struct SentencePieceModel {
   bool escapeSpaces = true;      // escape_whitespaces
 };
 
-// Parses a .model file. Error: one clause; it is damaged, or has an unknown field.
+// Parses a .model file. Error (one clause): the file is damaged, or has an unknown field.
 Result<SentencePieceModel> parseSentencePieceModel(std::string_view bytes);
 
 } // namespace lmc

@@ -27,8 +27,8 @@ class Encoder {
 public:
   virtual ~Encoder() = default;
   // Appends the ids of `text` (valid UTF-8), without before() and after(). Errors: a character has
-  // no token, or only a border token; the text spells a special token and the mode is Error; a
-  // regular expression needs too much memory.
+  // no token, or its only token is a border token; `text` has a special token and the mode is
+  // Error; a regular expression needs too much memory.
   Result<void> encode(std::string_view text, std::vector<uint32_t> &ids);
   // Returns the number of spelled special tokens that this encoder has encoded as text.
   uint64_t spelled() const { return places; }
@@ -41,9 +41,9 @@ protected:
   IdSet borders;
   uint64_t places = 0; // number of spelled special tokens that became text
 
-  // Does what encode() does, but may give an unknown character the id of a border token.
+  // Encodes `text` as encode() does. An unknown character may get the id of a border token.
   virtual Result<void> encodeText(std::string_view text, std::vector<uint32_t> &ids) = 0;
-  // Counts a special token that `text` spells at byte `at`, or returns the Error about it.
+  // Counts the special token that begins at byte `at` of `text`. In mode Error, returns an Error.
   Result<void> countSpelled(std::string_view text, size_t at);
 };
 
@@ -60,8 +60,8 @@ public:
   encoders(size_t count, SpecialTokens mode, std::span<const uint32_t> borders = {}) const = 0;
   // Returns the text of ids. Ids without a token are left out.
   virtual Result<std::string> decode(std::span<const uint32_t> ids) const = 0;
-  // Returns, for each id below vocabulary(), the number of bytes of its text. It is 1 for a space
-  // mark or a byte piece, and 0 for a special token or an unused id. The unknown token has none.
+  // Returns the number of bytes of the text of each id below vocabulary(). It is 1 for a space mark
+  // or a byte piece, 0 for a special token or an unused id, and empty for the unknown token.
   virtual Result<std::vector<std::optional<uint64_t>>> bytesOfTokens() const = 0;
   // Returns the id of the token that the file writes as `token`, if there is such a token.
   virtual std::optional<uint32_t> idOf(std::string_view token) const = 0;

@@ -31,7 +31,7 @@ std::string typeOf(const JsonNode &node) {
   return node.at("type").text();
 }
 
-// Returns true if a component has the type `name`. Keys besides `keys` are then errors.
+// Returns true if component `node` has the type `name`. Then a key outside of `keys` is an error.
 bool isType(const JsonNode &node, std::string_view name,
             std::initializer_list<std::string_view> keys) {
   if (typeOf(node) != name)
@@ -40,7 +40,7 @@ bool isType(const JsonNode &node, std::string_view name,
   return true;
 }
 
-// Returns the value of `made`. If `made` holds an Error, reports it at `node` and returns null.
+// Returns the value in `made`. If it has an Error, reports the Error at `node` and returns null.
 template <typename Made> Made orFail(const JsonNode &node, Result<Made> made) {
   if (made)
     return std::move(*made);
@@ -193,7 +193,7 @@ void readPreTokenizer(const JsonNode &node, PreTokenizers &out) {
     split(matchOneOf(punctuationCharacters()),
           behavior ? readBehavior(*behavior) : SplitBehavior::Isolated);
   } else if (isType(node, "Whitespace", {"type"})) {
-    // Contiguous makes a word of each run of word characters, and of each run of other characters.
+    // Each run of word characters becomes a word, and so does each run of other characters.
     split(matchOneOf(spaceCharacters()), SplitBehavior::Removed);
     split(matchOneOf(wordCharacters()), SplitBehavior::Contiguous);
   } else if (isType(node, "WhitespaceSplit", {"type"})) {
@@ -235,7 +235,7 @@ Decoder readDecoder(const JsonNode &node) {
   return nullptr;
 }
 
-// Reads the ids that a post-processor adds around a text. Sets `placed` if it adds ids.
+// Reads the ids that a post-processor adds around a text. If it adds ids, sets `placed` to true.
 void readPostProcessor(const JsonNode &node, PipelineParts &parts, bool &placed) {
   if (isType(node, "Sequence", {"type", "processors"})) {
     for (const JsonNode &element : node.at("processors").elements())

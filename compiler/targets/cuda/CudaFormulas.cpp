@@ -113,7 +113,7 @@ private:
         generic.getBody()->getTerminator()->getOperand(value.getResultNumber()).getDefiningOp();
     Value term = combiner->getOperand(combiner->getOperand(0) == acc ? 1 : 0);
     std::string name = nameOfReduction(combiner).str();
-    // In a sum over blocks of rows, the loops over blocks (first) and columns (last) are parallel.
+    // In a sum over blocks of rows, the first loop (blocks) and the last (columns) do not reduce.
     SmallVector<utils::IteratorType> kinds = generic.getIteratorTypesArray();
     bool ofRows = kinds.front() == utils::IteratorType::parallel &&
                   kinds.back() == utils::IteratorType::parallel;

@@ -19,27 +19,27 @@ struct CudaKernel {
   std::array<uint32_t, 3> grid = {1, 1, 1}; // number of thread blocks
   uint32_t threads = 1;                     // threads per block, a multiple of 32
   uint32_t sharedBytes = 0;                 // dynamic shared memory per block
-  // Traffic of one launch; each byte that is read or written counts once, as in KernelShape.
+  // The traffic of one launch. A byte counts once, even if the kernel reads it several times.
   GlobalBytes bytes;
-  // Additional traffic if rows do not fit the registers: later passes read a row again, and sums
-  // over blocks of rows are read and written once per row.
+  // The additional traffic if rows do not fit in registers. Later passes then read each row again,
+  // and every row updates the sums over its block of rows in memory.
   GlobalBytes again;
-  // True if the CUDA compiler may fuse multiply-adds. False for printed kernels, whose rounding
-  // must not depend on the ops that share the kernel.
+  // True if the CUDA compiler may fuse a multiplication and an addition. False for kernels printed
+  // from ops: their rounding must not depend on the other ops of the kernel.
   bool contract = false;
 };
 
-// Where later passes find a row that is too long for the registers of its thread block.
+// Selects where later passes over a row find the row if it is too long for registers.
 enum class LongRows {
   Shared, // a block keeps as much of the row as fits in an SM's shared memory
   Again,  // two blocks share an SM, and every pass reads the row from L2 cache or global memory
   Alone,  // a block has an SM alone, so that the rows of all blocks fit into the L2 cache
 };
 
-// Returns the kind named "shared", "again" or "alone"; nothing for another name.
+// Returns the LongRows with the name "shared", "again" or "alone", or nothing for another name.
 std::optional<LongRows> longRowsOf(llvm::StringRef name);
 
-// What the text of a kernel depends on besides its op.
+// Options that affect the printed source of a kernel.
 struct CudaPrinting {
   LongRows longRows = LongRows::Shared;
   uint32_t sharedBytesPerBlock = 232448; // the default is the limit of sm_90

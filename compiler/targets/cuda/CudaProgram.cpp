@@ -14,7 +14,7 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-// Returns the distance between the starts of a slice's rows, in elements; 0: no gaps.
+// Returns a slice's pitch: the number of elements from a row's start to the next; 0: no gaps.
 int64_t pitchOf(Value slice) {
   Operation *op = slice.getDefiningOp();
   auto whole = dyn_cast<plan_ir::SliceOp>(op);
@@ -42,7 +42,7 @@ template <typename AttentionLike> AttentionShape shapeOf(AttentionLike op) {
   return shape;
 }
 
-// Returns a launch with its arguments. Null values in `inputs` are dropped.
+// Returns the launch of a kernel. Its arguments are `inputs` without null values, and `results`.
 CudaProgram::Launch launchOf(size_t kernel, ArrayRef<Value> inputs, ArrayRef<Value> results) {
   CudaProgram::Launch launch{kernel, {}, 0};
   for (Value input : inputs)
@@ -94,7 +94,7 @@ public:
   })
             LMC_COMMANDS_OF_TEMPLATES(LMC_CASE)
 #undef LMC_CASE
-        // Launches run printed kernels, which were added before. Others need no kernel.
+        // No kernel is added here. The printed kernel of a LaunchOp was added before.
         .Case<plan_ir::LaunchOp, plan_ir::GemmOp, plan_ir::CopyOp, plan_ir::AllGatherOp,
               plan_ir::ReduceScatterOp, plan_ir::AllReduceOp, plan_ir::WaitOp>(
             [](auto) { return success(); })
@@ -170,7 +170,7 @@ private:
                                   {op.getDk(), op.getDv()})});
   }
 
-  // Adds the kernel that runs after a library's product and, with wgmma, the kernel that does both.
+  // Adds the kernel for after a library's product and, with wgmma, one that includes the product.
   LogicalResult addSwiglu(CommandOpInterface command, const SwigluGemmShape &shape,
                           decltype(linearSwigluKernels) *kernelsOf,
                           ArrayRef<CudaProgram::Launch> launches) {
@@ -190,9 +190,9 @@ private:
 
   using Kernels = llvm::Expected<std::vector<CudaKernel>>;
 
-  // Adds the kernels that `make` returns for `command`, and `launches`, which number these kernels
-  // from 0. A kernel's name is part of its text. If a different text already has the name, the
-  // kernels are named NAME_2.
+  // Adds the kernels that make(name) returns, and the launches of `command`. Launch::kernel is an
+  // index of these kernels. If a kernel with another source already has the name, the kernels get
+  // the name NAME_2, NAME_3, ...
   LogicalResult addTemplates(Operation *command, StringRef sourceOp, StringRef name,
                              llvm::function_ref<Kernels(const std::string &name)> make,
                              ArrayRef<CudaProgram::Launch> launches) {
@@ -218,14 +218,14 @@ private:
 
   const CudaArch &arch;
   const LongRows longRows;
-  // Source text -> its kernels. They differ only in how they are launched (grid, shared memory).
+  // Maps a source to its kernels, which differ only in their launch (grid, shared memory).
   llvm::StringMap<std::vector<size_t>> templates;
   llvm::StringSet<> names; // names of all kernels
 };
 
 } // namespace
 
-// Returns the scratch memory for a matrix product d = a b, where each element is a sum of k terms.
+// Returns the type of the scratch memory for a product d = a b, whose sums have k terms each.
 static RankedTensorType gemmScratchOf(Operation *op, RankedTensorType d, int64_t k,
                                       uint64_t mostBytes) {
   constexpr uint64_t kTileDepth = 64;

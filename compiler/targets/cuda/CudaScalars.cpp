@@ -65,7 +65,7 @@ CudaExpr shift(Operation *op, ArrayRef<CudaExpr> operands) {
 
 CudaExpr compareIntegers(arith::CmpIOp op, ArrayRef<CudaExpr> operands) {
   using P = arith::CmpIPredicate;
-  // The sign of each predicate, in MLIR's order: eq, ne, slt to sge, ult to uge.
+  // The C++ operator of each predicate: eq, ne, slt, sle, sgt, sge, ult, ule, ugt, uge.
   constexpr StringLiteral signs[] = {"==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">="};
   const P predicate = op.getPredicate();
   CudaExpr a = operands[0], b = operands[1];
@@ -104,7 +104,7 @@ CudaExpr compareFloats(arith::CmpFOp op, ArrayRef<CudaExpr> operands) {
   default:
     break;
   }
-  // By predicate: OEQ to OLE; for UGT to ULE the sign of the opposite, which is negated; UNE.
+  // Operators by predicate. For UGT to ULE, it is the opposite operator, which is then negated.
   constexpr StringLiteral signs[] = {"", "==", ">",  ">=", "<",  "<=", "",
                                      "", "",   "<=", "<",  ">=", ">",  "!="};
   const StringRef sign = signs[size_t(predicate)];
@@ -138,7 +138,7 @@ CudaExpr bitcast(Operation *op, const CudaExpr &x) {
   return x;
 }
 
-// Returns the suffix of the names of math functions: "f" for f32.
+// Returns the suffix that C's math functions have for a type: "f" (as in expf) for f32.
 std::string suffix(Type type) { return type.isF32() ? "f" : ""; }
 
 // Returns the fewest digits that give the same number when read.

@@ -30,7 +30,7 @@ struct CudaExpr {
   std::string text;
   Binding binding = Atom;
 
-  // Returns the text, in parentheses if its operator binds less tightly than `allowed`.
+  // Returns `text`, in parentheses if its outermost operator has lower precedence than `allowed`.
   std::string within(Binding allowed) const { return binding <= allowed ? text : "(" + text + ")"; }
 };
 

@@ -15,7 +15,7 @@ const char *shortName(DataType type);
 // Returns the C++ name used in kernels: "lmc::bf16", "float".
 const char *cudaName(DataType type);
 
-// Returns the DataType of an MLIR type, or nothing unless it is f32, bf16 or f64. It may be null.
+// Returns the DataType of f32, bf16 or f64, or nothing for another type. `element` may be null.
 std::optional<DataType> dataTypeOf(mlir::Type element);
 
 } // namespace lmc::codegen

@@ -9,7 +9,7 @@
 //             many vectors as fit, so that later passes do not read them again.
 //
 // The order of every sum depends only on the row's length and the vector width, not on the other
-// ops of the kernel. A sum over a block of rows is in registers if enough of them are free.
+// ops of the kernel. Registers also hold the sums over a block of rows, if enough are free.
 //
 // Why shared memory: on an H100, cross entropy over 131,072 columns of bf16 that reads each row
 // again takes 1.49 times as long as its reads and writes alone. Two blocks on each SM work on 69 MB
@@ -26,28 +26,28 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-// Maximum threads per block. A block that has the GPU or an SM alone may have kMaxThreadsAlone.
+// Maximum threads per block. A block that shares no SM with others may have kMaxThreadsAlone.
 constexpr int64_t kWarp = 32, kMaxThreads = 512, kMaxThreadsAlone = 1024;
-// If a row is too long for a block's registers, the block gets kMaxThreadsAlone threads and an SM
-// alone, provided that a block may use at least this many bytes of shared memory.
+// A row that is too long for registers gets a block of kMaxThreadsAlone threads, alone on its SM.
+// This needs a GPU whose blocks may use at least this many bytes of shared memory.
 constexpr uint32_t kLeastShared = 128 << 10;
 constexpr int64_t kWarpsPerBlock = 4; // warps of a block if each warp computes a row
-// A block computes several rows one after the other if at least this many blocks remain: seven
-// waves of two blocks per SM of an H100. It then loads tensors that all rows share only once.
+// A block computes several rows one after the other if the grid still has this many blocks. An H100
+// runs 264 of them at a time. Tensors that all rows share are then loaded once per block.
 constexpr int64_t kEnoughBlocks = 2048;
 constexpr int64_t kRowBytesInFlight = 64; // bytes that a thread should load at a time
-// The maximum number of vectors that a thread loads at a time; half with more than 512 threads.
+// The maximum number of vectors that a thread loads at a time; half of it above 512 threads.
 constexpr int64_t kMaxStreamed = 16;
 
-// Returns the number of vectors of a row per thread. With 16 elements per thread, registers are
-// left for several inputs, a weight and sums of rows in f32, and a row has enough warps.
+// Returns the number of vectors of a row per thread: at most 16 elements. Enough registers are then
+// left for several inputs, a weight and sums in f32, and a row has enough warps.
 int64_t chunksFor(int64_t width) { return width > 4 ? 2 : 4; }
 
 // Returns the number of 32-bit registers in which a thread may keep a row. Enough are left for
 // temporary values: a thread has its share of the SM's 65536 registers, and at most 255.
 int64_t registersFor(int64_t threads) { return threads > 512 ? 36 : threads > 256 ? 80 : 144; }
 
-// Returns true if `a` at `p` and `b` at `q` are the same computation on the same values.
+// Returns true if value `a` at point `p` and value `b` at point `q` are the same computation.
 bool sameValue(Value a, AffineMap p, Value b, AffineMap q) {
   auto through = [](Value &value, AffineMap &point) {
     while (true) {
@@ -168,7 +168,7 @@ private:
     SmallVector<const BlockSum *> sums;
     SmallVector<unsigned> outputs;
     const Online *online = nullptr;
-    // Results with one element per row: (index of the output, C++ expression).
+    // Results with one element per row. A pair has the index of the output and a C++ expression.
     SmallVector<std::pair<unsigned, std::string>> stores;
 
     bool walks() const { return !reductions.empty() || !sums.empty() || !outputs.empty(); }
@@ -217,7 +217,7 @@ private:
     bool readsScalars = llvm::any_of(info.accesses, [](const Access &access) {
       return access.point.getNumDims() > 1 && access.point.isConstant();
     });
-    // NVIDIA's compiler may unroll a longer loop over rows in registers, and then spills registers.
+    // At most 8 rows, as NVIDIA's compiler may unroll a longer loop and then spill registers.
     if ((hoists || readsScalars) && info.blockSums.empty())
       for (int64_t turn : {8, 4, 2})
         if (rowsInTurn == 1 && (hoists || !kept || turn == 2) &&
@@ -256,7 +256,7 @@ private:
     std::string text = CudaEmitter::vectorOfRow(key, input, name, from);
     if (chunksHeld == 0 || !key.first)
       return text;
-    // The condition under which shared memory keeps the vector at column c; "" if it keeps all.
+    // The C++ condition: shared memory keeps the vector at column c. Empty if it keeps all vectors.
     std::string isHeld =
         chunksHeld == chunksOfRow ? "" : "c < " + std::to_string(chunksHeld * rowThreads * width);
     for (const Held &known : held)
@@ -281,7 +281,7 @@ private:
 
   bool hasOnePass() { return hasOnePass({}); }
 
-  // Returns true if one pass over the row can compute everything except the sums of `onlines`.
+  // Returns true if one pass over the row can compute everything apart from the sums in `onlines`.
   bool hasOnePass(ArrayRef<Online> onlines) {
     SmallVector<unsigned> passes;
     for (const Reduction &r : info.reductions)
@@ -296,7 +296,7 @@ private:
     return passes.empty() || passes.front() == passes.back();
   }
 
-  // Returns the sums of exp(u - m) where m is the maximum of u: one pass can compute m and the sum.
+  // Returns each pair of a maximum m of u and a sum of exp(u - m), which one pass can compute.
   SmallVector<Online> onlineSums() {
     SmallVector<Online> found;
     for (const Reduction &sum : info.reductions) {
@@ -336,7 +336,7 @@ private:
     return pass;
   }
 
-  // Returns the bytes loaded per vector of a row. `alsoShared`: counts tensors that all rows share.
+  // Returns the bytes loaded per vector of a row; `alsoShared`: also from tensors of all rows.
   int64_t bytesOfRow(bool alsoShared) {
     llvm::DenseSet<std::pair<unsigned, AffineMap>> places;
     int64_t bytes = 0;
@@ -636,8 +636,8 @@ private:
   }
   using CudaEmitter::nameOf;
 
-  // Returns the address of the warps' totals in shared memory. Consecutive rows alternate between
-  // two addresses, so that one barrier per row is enough.
+  // Returns the address of the warps' totals in shared memory. Even and odd rows have different
+  // addresses, because a thread may still read the totals of the previous row.
   std::string totals(const Reduction &r) const {
     std::string text = "totals" + std::to_string(&r - info.reductions.begin());
     return loopsOverRows() ? text + " + row % 2 * " + std::to_string(rowThreads / kWarp) : text;
@@ -654,7 +654,7 @@ private:
   bool guardStores = false;  // true if a barrier must precede the stores of a row
   int64_t columns = 1, rows = 1, vectors = 1;
   int64_t items = 1; // number of work items, of one row or of a block of rows
-  // Threads of a row; threads of a block; rows that a block computes in parallel.
+  // The number of threads of a row, of threads of a block, and of rows that a block has at once.
   int64_t rowThreads = kWarp, blockThreads = kWarp, rowsAtOnce = 1;
   int64_t rowsInTurn = 1; // rows that a block computes one after the other
   int64_t chunksOfRow = 1, chunksAtOnce = 1;

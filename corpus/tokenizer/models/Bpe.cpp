@@ -67,7 +67,7 @@ private:
   std::array<uint32_t, 256> byteIds;     // of byte-level pieces of one byte
   std::array<uint32_t, 256> fallbackIds; // of "<0xHH>"
   StringMap<uint32_t> words; // bytes of each piece, if whole words are looked up (ignoreMerges)
-  // True if a text may be cut before each space mark in its middle (see hasInnerMark()).
+  // True if a text may be cut before a space mark after another character (see hasInnerMark()).
   bool cutsAtSpaces = false;
 
   Result<void> appendCharacters(std::string_view word, const IdSet *forbidden,
@@ -154,7 +154,7 @@ Result<void> Bpe::appendCharacters(std::string_view word, const IdSet *forbidden
         return fallbackIds[static_cast<uint8_t>(byte)] != kNoId;
       });
       if (all) {
-        // As in `tokenizers`, pending ids of earlier unknown characters come after these bytes.
+        // As in `tokenizers`, ids of earlier unknown characters are appended after these bytes.
         for (char byte : bytes)
           symbols.push_back(fallbackIds[static_cast<uint8_t>(byte)]);
         continue;

@@ -41,8 +41,8 @@ Result<void> BpeTrainer::add(std::string_view document) {
 
 namespace {
 
-// The training of byte pair encoding (Sennrich et al., "Neural Machine Translation of Rare Words
-// with Subword Units", 2016). Of equally frequent pairs, it merges the one with the lowest ids.
+// Trains byte pair encoding (Sennrich et al., "Neural Machine Translation of Rare Words with
+// Subword Units", 2016). Among equally frequent pairs, merges the pair with the lowest ids first.
 class Training {
 public:
   using Pair = std::pair<uint32_t, uint32_t>;
@@ -67,7 +67,7 @@ public:
       const int64_t now = counts[top.pair];
       if (now == top.count && now > 0)
         return top.pair;
-      // The count of the entry was outdated. Adds one with the present count.
+      // The entry had an outdated count. An entry with the present count replaces it.
       if (now > 0 && now < top.count)
         queue.push({now, top.pair});
     }
@@ -162,7 +162,7 @@ Result<BpeTrainer::Trained> BpeTrainer::train(uint32_t size, const std::string &
         "a vocabulary of {} tokens is too small: one is special, and 256 are the bytes", size);
   if (words.empty())
     return Error{"the text has no words"};
-  // Bytes get ids in the order of the characters that stand for them.
+  // The ids of bytes follow the order of the characters that stand for the bytes.
   std::vector<std::string> pieces = {endOfText};
   std::vector<std::string> characters = byteCharacters();
   std::sort(characters.begin(), characters.end());

@@ -73,7 +73,7 @@ void mergeLong(const MergeTable &merges, const IdSet *forbidden, uint32_t *symbo
     const Pair pair = queue.top();
     queue.pop();
     Symbol &left = list[pair.left];
-    // Skips a pair that no longer exists. A symbol that was merged away has the id kNoId.
+    // Skips a pair that no longer exists. After a merge, the right symbol has the id kNoId.
     if (left.id != pair.leftId || left.next == kEnd || list[left.next].id != pair.rightId)
       continue;
     Symbol &right = list[left.next];

@@ -55,14 +55,14 @@ private:
 };
 
 // Merges the symbols from index `begin` on until no pair can be merged. Each merge takes the pair
-// with the lowest rank (the first of several). None makes an id in `forbidden` (may be null).
+// with the lowest rank (the leftmost of several). No merge makes an id of `forbidden`, if not null.
 void mergeSymbols(const MergeTable &merges, const IdSet *forbidden, std::vector<uint32_t> &symbols,
                   size_t begin);
 
 // The character that SentencePiece writes for a space.
 inline constexpr std::string_view kSpaceMark = "\u2581";
-// Returns true if `piece` has a space mark after a character that is none. If no piece of a
-// vocabulary has one, no merge crosses the place before a space mark, so a text can be cut there.
+// Returns true if `piece` has a space mark after another character. If no piece of a vocabulary
+// does, no merge joins symbols across the place before a space mark. A text can be cut there.
 bool hasInnerMark(std::string_view piece);
 // Cuts `text` before each space mark that follows another character.
 void cutBeforeMarks(std::string_view text, std::vector<std::string_view> &parts);

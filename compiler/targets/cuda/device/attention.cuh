@@ -32,7 +32,7 @@ __device__ constexpr int ceilDiv(int a, int b) { return (a + b - 1) / b; }
 
 __device__ inline float infinity() { return __uint_as_float(0x7f800000u); }
 
-// Returns `x`, which all lanes must have alike. The shuffle makes the compiler keep one copy.
+// Returns `x`, which must be equal in all lanes. The shuffle tells the compiler so.
 __device__ inline int uniform(int x) { return __shfl_sync(kFullWarp, x, 0); }
 
 // The work of one thread block: a tile of a query head or key head of a sequence.
@@ -42,7 +42,7 @@ struct Work {
 
 // Returns the work of thread block `block`. The hardware starts blocks in the order of their index.
 // First come all tiles of `Together` pairs of (sequence, head), so that their keys and values stay
-// in the L2 cache. Among these, the longest tiles come first: the last ones if `LastFirst`.
+// in the L2 cache. Among these tiles, the longest come first: the last tiles if `LastFirst`.
 template <int Batch, int Heads, int Tiles, int Together, bool LastFirst>
 __device__ inline Work workOf(int block) {
   constexpr int pairs = Batch * Heads;
@@ -114,7 +114,7 @@ template <int D, Operand Kind> struct LaneOfTile {
     row = in * (2 * D);
     chunk = (Kind == Operand::Rows ? lane / 16 : lane / 8 % 2) ^ swizzle<D>(in);
   }
-  // Returns the byte offset of 16 rows from `firstRow` (a multiple of 16) on, columns from 16 k on.
+  // Returns the byte offset for elements from row `firstRow` (a multiple of 16), column 16 k on.
   __device__ int at(int firstRow, int k) const {
     return firstRow * (2 * D) + row + ((chunk ^ (2 * k & kSwizzled)) << 4) +
            (2 * k & ~kSwizzled) * 16;
@@ -179,7 +179,7 @@ __device__ inline void loadRows(u32 (&a)[M][D / 16][4], u32 tile, const Lane<D> 
       loadMatrix4(a[m][k], tile + lane.rows.at(16 * m, k));
 }
 
-// Computes d[16 M, 8 N] += a b^T over the 16 columns from 16 k on. `b` is a shared address.
+// Computes d[16 M, 8 N] += a b^T over columns [16 k, 16 k + 16). `b` is in shared memory.
 template <int M, int N, int D>
 __device__ inline void multiplySlice(float (&d)[M][N][4], const u32 (&a)[M][4], u32 b, int k,
                                      const Lane<D> &lane) {
@@ -244,7 +244,7 @@ __device__ inline void multiplyColumns(float (&d)[M][D / 8][4], const u32 (&a)[M
 }
 
 // Sets masked scores to minus infinity. s[i, j] is the score of query firstQuery + i and key
-// firstKey + j. Rows past the end of the sequence get an arbitrary mask.
+// firstKey + j. Scores of rows past the end of the sequence may or may not be masked.
 template <typename Shape, int M, int N>
 __device__ inline void maskRows(float (&s)[M][N][4], const i32 *starts, int firstQuery,
                                 int firstKey) {
@@ -301,7 +301,7 @@ __device__ inline float rowMax(float x) {
   return fmaxf(x, __shfl_xor_sync(kFullWarp, x, 2));
 }
 
-// Writes results of mma, rounded to bf16, to the warp's rows of a tile in shared memory.
+// Rounds results of mma to bf16 and writes them to the warp's rows of a tile in shared memory.
 template <int M, int D> __device__ inline void writeTile(u8 *tile, const float (&d)[M][D / 8][4]) {
   const int lane = int(threadIdx.x) % 32;
 #pragma unroll

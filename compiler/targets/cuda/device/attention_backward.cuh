@@ -19,15 +19,15 @@ namespace lmc {
 
 // A `Tile` describes the variant by constants: int queries, keys, warps, stages (buffers in shared
 // memory; at least 2, and exactly 2 in attentionGradKeys), together (pairs of (sequence, head) at a
-// time). A warp computes 16 or 32 rows: queries / warps of dq, or keys / warps of dk and dv. For
-// large D (above 128), the sums of dk and dv need more registers than a warp has. Then two warps
-// share 16 rows: the first computes P and dv, the second uses this P to compute dk.
+// time). A warp computes 16 or 32 rows: queries / warps rows of dq, or keys / warps rows of dk and
+// dv. If D is above 128, the sums of dk and dv need more registers than a warp has. Then two warps
+// share 16 rows: the first computes P and dv, the second computes dk from P.
 template <typename Shape, typename Tile, int D = Shape::headDim> struct AttentionGradQueries {
   static constexpr int tiles = (Shape::seq + Tile::queries - 1) / Tile::queries;
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;
   static constexpr int queryBytes = Tile::queries * D * 2;
   static constexpr int keyBytes = Tile::keys * D * 2;
-  // A tile of q, a tile of dout, `stages` tiles each of keys and of values, and lse and delta.
+  // Shared memory holds tiles of q and dout, `stages` tiles of keys and of values, lse, and delta.
   static constexpr int sharedBytes =
       2 * queryBytes + 2 * Tile::stages * keyBytes + 2 * 4 * Tile::queries;
 };
@@ -36,7 +36,7 @@ template <typename Shape, typename Tile, int D = Shape::headDim> struct Attentio
   static constexpr int blocks = Shape::batch * Shape::kvHeads * tiles;
   static constexpr int queryBytes = Tile::queries * D * 2;
   static constexpr int keyBytes = Tile::keys * D * 2;
-  // Words per query: lse, delta and, if hasFirstKey(), the first key that the query sees.
+  // A query has words for lse, delta and, if hasFirstKey(), the first key that the query sees.
   static constexpr int rowWords = Shape::window > 0 || Shape::documents ? 3 : 2;
   static constexpr int stageBytes = 2 * queryBytes + rowWords * 4 * Tile::queries;
   static constexpr bool inPairs = D > 128;
@@ -74,8 +74,8 @@ __device__ inline void rotateBack(float (&x)[M][N][4], const float *cos, const f
           }
         }
       } else {
-        // Columns c and c + pairs form a pair, where pairs = 8 shift + 4. So the partner of a
-        // column is in the lane whose columns are 4 before or after within a group of 8.
+        // Columns c and c + headDim / 2 = c + 8 shift + 4 form a pair. So the partner of a column
+        // is in the lane whose columns are 4 before or after within a group of 8.
         constexpr int groups = 2 * shift + 1;
         const bool isFirstHalf = column < 4;
         float other[groups][2];
@@ -93,7 +93,7 @@ __device__ inline void rotateBack(float (&x)[M][N][4], const float *cos, const f
           Vec<float, 2> c = load<2>(cos + pair), s = load<2>(sin + pair);
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            // The group of the partner's 8 columns, for lanes with the first and the last 4 of 8.
+            // The group of 8 columns with the partner: for lanes with columns 0-3, and with 4-7.
             const int forFirst = n <= shift ? n + shift : n - shift - 1;
             const int forLast = n < shift ? n + shift + 1 : n - shift;
             float partner = isFirstHalf ? other[forFirst][e] : other[forLast][e];
@@ -413,11 +413,11 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
   const Lane<D> place;
   const u32 keyBand = keys + band * (16 * M) * (2 * D);
   const u32 valueBand = values + band * (16 * M) * (2 * D);
-  // The sums `sum` (dk) and `valueSum` (dv). A warp of a pair computes only one of them, in `sum`.
+  // `sum` is for dk and `valueSum` for dv. A warp of a pair uses only `sum`, for its one result.
   float sum[M][D / 8][4], valueSum[M][D / 8][4];
   clear(sum);
   clear(valueSum);
-  // Turns scores into probabilities. `rows` has a tile's lse and so on; its first query is `query`.
+  // Turns scores into probabilities. `rows` has lse, delta and so on from query `query` on.
   auto probabilities = [&](float (&s)[M][N][4], const float *rows, int query) {
     bool masked = warpFirst + 16 * M - 1 > query;
     if constexpr (hasFirstKey<Shape>())
@@ -436,7 +436,7 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
             s[m][n][2 * half + e] = exp2Fast(fmaf(s[m][n][2 * half + e], scaleLog2, -rowLse));
       }
   };
-  // Turns probabilities into dS; `d` is dP.
+  // Turns the probabilities `s` into dS. `d` has dP.
   auto takeGradients = [&](float (&s)[M][N][4], const float (&d)[M][N][4], const float *rows) {
 #pragma unroll
     for (int n = 0; n < N; ++n)
@@ -450,7 +450,7 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
             s[m][n][2 * half + e] *= d[m][n][2 * half + e] - rowDelta;
       }
   };
-  // For a pair: the place at which this thread passes its probabilities to the other warp.
+  // The place where this thread passes probabilities to the other warp of a pair.
   float4 *const handed = reinterpret_cast<float4 *>(sharedMemory() + 2 * Plan::keyBytes +
                                                     Tile::stages * Plan::stageBytes) +
                          band * 32 + lane;

@@ -1,7 +1,7 @@
 // Computes the gradients of flash attention by products of warpgroups, with the formulas and the
-// two kernels of attention_backward.cuh. A warpgroup has 64 rows of dq, or of dk and dv. Its
-// products run while it computes exponentials and dS. No two warpgroups share a sum, so that
-// results do not depend on the order in which blocks run.
+// two kernels of attention_backward.cuh. A warpgroup computes 64 rows of dq, or of dk and dv. Its
+// products run while it computes exponentials and dS. No two warpgroups share a sum, so results do
+// not depend on the order in which blocks run.
 #pragma once
 
 #include "lmc/attention_backward.cuh"
@@ -11,13 +11,13 @@ namespace lmc {
 
 // A `Tile` describes the variant by constants: int queries, keys, warps (4 per 64 rows of a
 // result), together (pairs of (sequence, head) at a time). bool queryRegisters: a warp keeps its
-// rows of q and dout in registers. bool keyRegisters: it keeps its rows of k and v.
+// rows of q and dout in registers. bool keyRegisters: a warp keeps its rows of k and v there.
 template <typename Shape, typename Tile, int D = Shape::headDim> struct AttentionGradQueriesGroups {
   static constexpr int tiles = (Shape::seq + Tile::queries - 1) / Tile::queries;
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;
   static constexpr int queryBytes = attention::GroupTile<Tile::queries, D>::bytes;
   static constexpr int keyBytes = attention::GroupTile<Tile::keys, D>::bytes;
-  // Pairs of tiles (keys, values): for this step's scores, for the last step's sums, being copied.
+  // Pairs of tiles (keys, values): one for the scores, one for the previous sums, one for copies.
   static constexpr int stages = 3;
   // Shared memory holds tiles and, for each query, delta.
   static constexpr int sharedBytes = attention::kGroupTilesPadding + 2 * queryBytes +
@@ -32,7 +32,7 @@ template <typename Shape, typename Tile, int D = Shape::headDim> struct Attentio
   // warpgroups share 64 rows: the first computes dv, the second dk.
   static constexpr bool inPairs = D > 128;
   static constexpr int stages = 2;
-  // Words per query: lse, delta and, if hasFirstKey(), the first key that the query sees.
+  // A query has words for lse, delta and, if hasFirstKey(), the first key that the query sees.
   static constexpr int rowWords = Shape::window > 0 || Shape::documents ? 3 : 2;
   static constexpr int stageBytes = 2 * queryBytes;
   static constexpr int rowBytes = rowWords * 4 * Tile::queries;
@@ -90,7 +90,7 @@ __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, 
     copyAsyncCommit();
   };
   int step = firstTile, stage = 0;
-  // Waits for this step's tiles. Then starts the next copy, into the buffers of two steps ago.
+  // Waits for this step's tiles. Then starts to copy the next tiles into the oldest buffers.
   auto advance = [&] {
     copyAsyncWait<0>();
     seenByProducts();
@@ -106,7 +106,7 @@ __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, 
 
   const int lane = int(threadIdx.x) % 32, warp = uniform(int(threadIdx.x) / 32);
   const int warpFirst = first + warp * 16, groupFirst = first + warp / 4 * 64;
-  // The first key that the group's first row sees, and the one that the warp's last row sees.
+  // The first keys that two rows see: the first row of the group, and the last row of the warp.
   int groupLow = 0, warpLowLast = 0;
   if constexpr (hasFirstKey<Shape>()) {
     groupLow = uniform(firstKeyOf<Shape>(starts, lesser(groupFirst, seq - 1)));
@@ -135,7 +135,7 @@ __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, 
   clear(sum);
   GroupProducts products;
   const u32 band = warp / 4 * (64 * kTileRowBytes);
-  // Issues the products for a tile as two groups: first the scores, then dP.
+  // Issues the products for a tile as two wgmma groups: first the scores, then dP.
   auto issue = [&](u32 keys) {
     products.begin();
     if constexpr (Tile::queryRegisters)
@@ -342,7 +342,7 @@ __device__ inline void attentionGradKeysGroups(const bf16 *q, const bf16 *k, con
     issueSums<Tile::queries, D>(products, to, a, tile);
     products.commit();
   };
-  // Turns scores into probabilities. `rows` has a tile's lse and so on; its first query is `query`.
+  // Turns scores into probabilities. `rows` has lse, delta and so on from query `query` on.
   auto probabilities = [&](const float *rows, int query) {
     bool masked = warpFirst + 15 > query;
     if constexpr (hasFirstKey<Shape>())
@@ -372,7 +372,7 @@ __device__ inline void attentionGradKeysGroups(const bf16 *q, const bf16 *k, con
       }
     toOperand(operand, d);
   };
-  // For a pair: the place at which this thread passes its probabilities to the other group.
+  // The place where this thread passes probabilities to the other warpgroup of a pair.
   float4 *const handed = reinterpret_cast<float4 *>(
                              tiles + 2 * Plan::keyBytes +
                              Plan::stages * (Plan::stageBytes + Plan::rowBytes)) +
@@ -398,7 +398,7 @@ __device__ inline void attentionGradKeysGroups(const bf16 *q, const bf16 *k, con
     const u32 queries = stages + stage * Plan::stageBytes;
     const u32 gradients = queries + Plan::queryBytes;
     const float *rows = rowsOf(stage);
-    // All warps of a group, and both groups of a pair, compute the same `seen`.
+    // All warps of a group compute the same value of `seen`, and so do both groups of a pair.
     bool seen = groupFirst < seq && groupFirst <= lesser(query + Tile::queries, seq) - 1;
     if constexpr (hasFirstKey<Shape>())
       seen = seen && __float_as_int(rows[2 * Tile::queries]) <= groupLast;

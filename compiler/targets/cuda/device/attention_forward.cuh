@@ -30,7 +30,7 @@ template <typename Shape, typename Tile, int D = Shape::headDim> struct Attentio
 
 namespace attention {
 
-// The online softmax of a warp's rows; a lane has some columns of each. Three steps add a tile:
+// The online softmax of a warp's rows. A lane has some columns of each row. Steps for a tile:
 //   grow            may raise `largest`; returns true if it did for any row of the warp
 //   exponentials    turns scores into probabilities, and adds these to `sum`
 //   rescale         scales the output so far to the new `largest`; needed if grow returned true
@@ -108,8 +108,8 @@ template <int M> struct Softmax {
         }
   }
 
-  // Divides the output by the sums, and stores lse of the warp's rows: rows of a sequence of `seq`
-  // rows, from row `first` on. Consecutive elements of lse are `pitch` elements apart.
+  // Divides the output by the sums, and stores lse of the warp's rows. They begin at row `first` of
+  // a sequence of `seq` rows. Consecutive elements of lse are `pitch` elements apart.
   template <int N>
   __device__ inline void finish(float (&o)[M][N][4], float *lse, int pitch, int first, int seq,
                                 float scale) const {
@@ -165,7 +165,7 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
   const int firstTile = uniform(firstKeyOf<Shape>(starts, first)) / Tile::keys;
   const int endTile = last / Tile::keys + 1;
 
-  // Step 2 i copies the keys of the i-th tile, step 2 i + 1 copies its values.
+  // Copies alternate: step 2 i copies the keys of tile i, step 2 i + 1 the values of tile i.
   const int steps = 2 * (endTile - firstTile);
   auto fetch = [&](int step, int slot) {
     if (step < steps) {

@@ -65,7 +65,7 @@ __device__ inline void attentionForwardGroups(const bf16 *q, const bf16 *k, cons
     copyAsyncCommit();
   };
   int step = firstTile;
-  // Waits for this step's tiles. Then starts the next copy, into the buffers of the last step.
+  // Waits for this step's tiles. Then starts to copy the next tiles into the last step's buffers.
   auto advance = [&] {
     copyAsyncWait<0>();
     seenByProducts();
@@ -80,7 +80,7 @@ __device__ inline void attentionForwardGroups(const bf16 *q, const bf16 *k, cons
 
   const int warp = uniform(int(threadIdx.x) / 32);
   const int warpFirst = first + warp * 16, groupFirst = first + warp / 4 * 64;
-  // The first key that the group's first row sees, and the one that the warp's last row sees.
+  // The first keys that two rows see: the first row of the group, and the last row of the warp.
   int groupLow = 0, warpLowLast = 0;
   if constexpr (hasFirstKey<Shape>()) {
     groupLow = uniform(firstKeyOf<Shape>(starts, lesser(groupFirst, seq - 1)));

@@ -7,7 +7,7 @@
 
 namespace lmc::attention {
 
-// Return the registers of a result as one array: all, or `Count` of them from `first` on.
+// Return the registers of a result as one array: all, or `Count` registers from `first` on.
 template <int Count, int N>
 __device__ inline float (&elements(float (&d)[1][N][4], int first))[Count] {
   return *reinterpret_cast<float(*)[Count]>(&d[0][0][0] + first);
@@ -16,8 +16,8 @@ template <int N> __device__ inline float (&elements(float (&d)[1][N][4]))[4 * N]
   return elements<4 * N>(d, 0);
 }
 
-// A tile of `Rows` rows with D columns of bf16 in shared memory: consecutive panels of 64 columns,
-// in the layout of GroupProducts. Rows is a multiple of 8, D of 32.
+// A tile of `Rows` rows and D columns of bf16 in shared memory. It consists of panels of 64
+// columns, in the layout of GroupProducts. Rows is a multiple of 8, and D is a multiple of 32.
 template <int Rows, int D> struct GroupTile {
   static constexpr int panels = ceilDiv(D, 64), panelBytes = Rows * kTileRowBytes;
   static constexpr int bytes = panels * panelBytes;
@@ -45,7 +45,7 @@ template <int Rows, int D> struct GroupTile {
     }
   }
 
-  // Loads the 16 rows from `row` on as left operands of products. The whole warp must call it.
+  // Loads rows [row, row + 16) as the left operand of products. The whole warp must call it.
   __device__ static inline void load(u32 (&a)[1][D / 16][4], u32 tile, int row) {
     const LaneOfTile<64, Operand::Rows> lane;
 #pragma unroll
@@ -53,9 +53,9 @@ template <int Rows, int D> struct GroupTile {
       loadMatrix4(a[0][k], tile + k / 4 * panelBytes + lane.at(row, k % 4));
   }
 
-  // Rounds 16 rows of a result to bf16. Copies them, by way of the tile's rows from `row` on, to a
-  // sequence's rows from `first` on, whose starts are Pitch elements apart. Skips rows from Seq on
-  // and columns from Columns on. The whole warp must call it.
+  // Rounds 16 rows of a result to bf16 and stores them to the rows of a sequence from `first` on,
+  // by way of the tile's rows from `row` on. Starts of the sequence's rows are Pitch elements
+  // apart. Skips rows from Seq on and columns from Columns on. The whole warp must call it.
   template <int Columns, int Pitch, int Seq>
   __device__ static inline void store(u8 *tile, int row, const float (&d)[1][D / 8][4], bf16 *to,
                                       int first) {
@@ -83,8 +83,8 @@ template <int Rows, int D> struct GroupTile {
   }
 };
 
-// Issues d = a b^T, where the sum covers all D columns. d has the warpgroup's 64 rows. `a` is the
-// registers with the warp's rows, or the address of the warpgroup's rows; `b` is a tile's address.
+// Issues d[64, Rows] = a b^T, with sums over all D columns. `a` has the rows of this warp in
+// registers, or is the address of the warpgroup's 64 rows. `b` is the address of a tile.
 template <int Rows, int D, int OwnRows, int N>
 __device__ inline void issueScores(GroupProducts &products, float (&d)[1][N][4],
                                    const u32 (&a)[1][D / 16][4], u32 b) {

@@ -65,7 +65,7 @@ template <int D> __device__ inline float dot(const float *a, const float *b) {
   return sum;
 }
 
-// Computes x[c] += sum_j weight_j tile[j][lane + 32 c], where lane j passes weight_j.
+// Computes x[c] += sum over j of weight_j tile[j][lane + 32 c]. Lane j passes weight_j as `weight`.
 template <int D>
 __device__ inline void addRows(float (&x)[(D + 31) / 32], float weight, const float *tile) {
   for (int j = 0; j < 32; ++j) {
@@ -79,8 +79,8 @@ __device__ inline void addRows(float (&x)[(D + 31) / 32], float weight, const fl
   }
 }
 
-// Stores the row factor * x. If `Rotate` is true, first rotates it back (RoPE), for which `passing`
-// is D words of the warp's shared memory.
+// Stores the row factor * x. With `Rotate`, first rotates the row back (RoPE). `passing` is shared
+// memory of the warp for D words.
 template <typename Shape, bool Rotate, typename T>
 __device__ inline void writeRow(T *to, int pitch, int row,
                                 const float (&x)[(Shape::headDim + 31) / 32], float factor,

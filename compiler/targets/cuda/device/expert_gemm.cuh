@@ -1,7 +1,7 @@
-// Multiplies rows by the matrix of their expert, and computes the gradient of these matrices. Rows
-// are sorted by expert: expert e has the rows [offsets[e], offsets[e + 1]), perhaps none. `offsets`
-// is i32 [experts + 1]. The grid has enough blocks for all possible offsets; blocks without work
-// return.
+// Multiplies rows by the matrix of their expert, and computes the gradient of the experts'
+// matrices. Rows are sorted by expert: expert e has the rows [offsets[e], offsets[e + 1]), perhaps
+// none. `offsets` is i32 [experts + 1]. The grid has enough blocks for all possible offsets. Blocks
+// without work return.
 //
 // A `Shape` describes the problem by constants:
 //   int rows, experts;
@@ -16,8 +16,8 @@
 //                           dy [rows, columns], x [rows, inner], d [experts, columns, inner]
 //
 // A tile of the result has rows of one expert. The order of each sum does not depend on the grid.
-// In the gradient, the experts with the most rows get the first blocks, because a GPU starts blocks
-// in the order of their numbers: no long block runs alone at the end.
+// In the gradient, the experts with the most rows get the first blocks. A GPU starts blocks in the
+// order of their numbers, so no long block runs alone at the end.
 #pragma once
 
 #include "lmc/attention.cuh"
@@ -116,8 +116,8 @@ __device__ constexpr int tilesOf(int rows, int experts, int height) {
   return rows / height + lesser(experts, rows);
 }
 
-// Products of bf16 on tensor cores: a block of 8 warps computes 128 x 128 elements, a warp 64 x 32.
-// Shared memory holds kStages slices at a time, each 32 of the inner dimension.
+// Products of bf16 on tensor cores. A block of 8 warps computes 128 x 128 elements, each warp 64 x
+// 32. Shared memory holds kStages slices at a time. A slice has 32 terms of each sum.
 constexpr int kTile = 128, kSlice = 32, kStages = 4, kThreads = 256;
 constexpr int kTileBytes = kTile * kSlice * 2;
 constexpr int kSharedBytes = 2 * kStages * kTileBytes;
@@ -137,8 +137,8 @@ __device__ inline void copyTile(u32 to, const bf16 *from, int row, int rowEnd, i
                 inside && row + row0 + i * down < rowEnd);
 }
 
-// The layout of a factor's tile in shared memory. Across: [128, 32], a row holds 32 terms of the
-// sum. Along: [32, 128], a column holds 32 terms.
+// The layout of a factor's tile in shared memory. Across: it is [128, 32], and a row has 32 terms
+// of a sum. Along: it is [32, 128], and a column has 32 terms of a sum.
 enum class Layout { Across, Along };
 
 // Computes d += a b^T for one slice, where d is the warp's 64 x 32 elements.
@@ -202,7 +202,7 @@ __device__ inline void multiply(float (&d)[4][4][4], int slices, Copy copy) {
 }
 
 // Stores kTile rows of `Width` elements to the rows [first, end) of y, from `column` on. place(row,
-// chunk) returns the address of 8 elements in shared memory.
+// chunk) returns the address of elements [8 chunk, 8 chunk + 8) of a row in shared memory.
 template <int Width, int Columns, typename Place>
 __device__ inline void storeRowsOf(bf16 *y, int first, int end, int column, Place place) {
   constexpr int across = Width / 8, down = kThreads / across;
@@ -239,16 +239,17 @@ __device__ inline void storeTile(const float (&d)[4][4][4], bf16 *y, int first, 
                               [&](int at, int chunk) { return tile + chunkOffset<kTile>(at, chunk); });
 }
 
-// Products of bf16 by warpgroups: a block of 2 warpgroups computes [128, N], each warpgroup [64,
-// N]. Shared memory holds `Stages` slices of 64 of the inner dimension: the one being multiplied,
-// the previous one, which may still be read, and later ones, which are being copied.
+// Products of bf16 by warpgroups. A block of 2 warpgroups computes [128, N], each warpgroup [64,
+// N]. Shared memory holds `Stages` slices, each with 64 terms of every sum: the slice being
+// multiplied, the previous slice, which may still be read, and later slices, which are being
+// copied.
 template <int N, int Stages> struct Groups {
   static constexpr int kDeep = 64;
   static constexpr int kLeftBytes = kTile * kDeep * 2, kStageBytes = (kTile + N) * kDeep * 2;
-  // Tiles start at multiples of 1024 bytes, shared memory starts at a multiple of 128.
+  // Shared memory starts at a multiple of 128 bytes, but tiles must start at multiples of 1024.
   static constexpr int kSharedBytes = Stages * kStageBytes + 1024;
 
-  // Like copyTile, for `Height` rows of 64 elements, which are consecutive terms of the sum.
+  // Copies `Height` rows of 64 elements as copyTile does. A row has consecutive terms of a sum.
   template <int Height, int Pitch>
   static __device__ inline void copyAlong(u32 to, const bf16 *from, int row, int rowEnd, int column,
                                           int columnEnd) {
@@ -261,7 +262,7 @@ template <int N, int Stages> struct Groups {
       copyAsync16(to + tileOffset(row0 + i * down, chunk), source + i64(i) * down * Pitch,
                   inside && row + row0 + i * down < rowEnd);
   }
-  // Like copyTile, for 64 rows of `Width` elements to Turned tiles. Each row is a term of the sum.
+  // Copies 64 rows of `Width` elements to Turned tiles. A row has one term of `Width` sums.
   template <int Width, int Pitch>
   static __device__ inline void copyTurned(u32 to, const bf16 *from, int row, int rowEnd,
                                            int column, int columnEnd) {
@@ -315,7 +316,7 @@ template <int N, int Stages> struct Groups {
     __syncthreads();
   }
 
-  // Return the row in the block's tile, and the column, of element i of d.
+  // Return the row and the column, in the block's tile, of this thread's element d[i].
   static __device__ inline int rowOf(int i) {
     return int(threadIdx.x) / 32 * 16 + int(threadIdx.x) % 32 / 4 + 8 * (i / 2 % 2);
   }
@@ -361,7 +362,7 @@ __device__ inline void copyPlain(Real *to, const T *from, i64 pitch, int row, in
             : Real(0);
 }
 
-// For k in [0, 32): sum[i] += a[k * 33 + warp + 8 i] * b[k * 33 + lane].
+// Adds 32 terms: sum[i] += sum over k < 32 of a[k * 33 + warp + 8 i] * b[k * 33 + lane].
 template <typename Real>
 __device__ inline void addPlain(Real (&sum)[4], const Real *a, const Real *b) {
   const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;

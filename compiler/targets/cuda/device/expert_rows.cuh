@@ -26,8 +26,8 @@ template <typename Shape> struct ExpertRows {
   static constexpr int choices = Shape::tokens * Shape::chosen;
   using Sort = TokenSort<choices, Shape::experts, Shape::tile, Shape::digitBits>;
 
-  // Sets counts[tile, expert], u32 [tiles, 2^digitBits], to the number of choices of the expert in
-  // the tile. Grid: Sort::kTiles blocks, with Sort::kSharedBytes of shared memory.
+  // Sets counts[tile, expert], u32 [tiles, 2^digitBits], to the number of the tile's choices that
+  // are this expert. Grid: Sort::kTiles blocks, with Sort::kSharedBytes of shared memory.
   template <typename Real>
   __device__ static void count(const i32 *experts, const Real *rank, u32 *counts) {
     Sort::template count<0>(experts, counts, leastOf(rank));
@@ -58,7 +58,7 @@ template <typename Shape> struct ExpertRows {
       ranks[item] = Sort::rank(key[item], Sort::position(item) < choices);
     __syncthreads();
     Sort::findPlaces(counts, reinterpret_cast<u32 *>(sharedMemory() + Sort::kSharedBytes));
-    // In the first tile, the first warp's counter of an expert is now the expert's first row.
+    // In the first tile, an expert's counter of the first warp is now the first row of the expert.
     // Choices of experts that are not sorted have the key Shape::experts, so they come last.
     if (blockIdx.x == 0)
       for (int expert = int(threadIdx.x); expert <= Shape::experts; expert += kScatterThreads) {
@@ -84,7 +84,7 @@ namespace experts {
 
 constexpr int kWarps = kThreads / 32;
 
-// The number of elements that a lane reads at a time: at most 16 bytes, and a divisor of a row.
+// The number of elements that a lane reads at a time: at most 16 bytes, and a divisor of `Columns`.
 template <typename T, int Columns>
 constexpr int kWidth = VectorWidth<Columns, 16 / int(sizeof(T))>::value;
 
@@ -115,9 +115,9 @@ __device__ inline void takeRows(const T *x, const i32 *rows, T *to) {
     store(to + i64(row) * Shape::columns + column, load<width>(from + column));
 }
 
-// Computes out[t, :] = sum over j of weights[t, j] y[places[t, j], :], without places of -1. If
-// `Weighted` is false, all weights are 1 (the gradient of takeRows). y [held, columns], weights f32
-// (f64 for f64) [tokens, chosen], out [tokens, columns]. Grid: ceilDiv(tokens, 8).
+// Computes out[t, :] = sum over j of weights[t, j] y[places[t, j], :]. Skips terms with a place of
+// -1. If `Weighted` is false, all weights are 1 (the gradient of takeRows). y [held, columns],
+// weights f32 (f64 for f64) [tokens, chosen], out [tokens, columns]. Grid: ceilDiv(tokens, 8).
 template <typename Shape, bool Weighted, typename T>
 __device__ inline void combineRows(const T *y, const typename experts::RealOf<T>::Type *weights,
                                    const i32 *places, T *out) {

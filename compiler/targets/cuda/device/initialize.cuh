@@ -27,9 +27,9 @@ template <> __device__ inline double rounded<double>(double x) { return x; }
 template <> __device__ inline float rounded<float>(double x) { return float(x); }
 template <> __device__ inline bf16 rounded<bf16>(double x) { return toBf16(float(x)); }
 
-// Sets out[j] to the value of element first + j, for j in [0, elements), in words of 16 bytes if
-// possible. `fill(j, values)` must set `values` to the elements first + j, first + j + 1, and so
-// on. Values outside of the range are not stored.
+// Sets out[j] to the value of element first + j, for j in [0, elements). Stores words of 16 bytes
+// where possible. `fill(j, values)` must set `values` to the elements first + j, first + j + 1, and
+// so on. Values outside of the range are not stored.
 template <typename T, typename Fill>
 __device__ inline void fillWords(const InitializerRecord &record, T *out, Fill fill) {
   constexpr int width = 16 / int(sizeof(T));
@@ -109,7 +109,8 @@ template <typename S, typename T>
 __device__ inline void initializeCopy(const InitializerRecord *how, const S *source, T *out) {
   InitializerRecord record = loadRecord(how);
   constexpr int width = 16 / int(sizeof(T));
-  // True if the source elements for one word of `out` are aligned, so that one load reads them.
+  // True if the source elements of each word of `out` are aligned, so that wide loads may read
+  // them.
   constexpr int bytes = width * int(sizeof(S));
   u64 offset = reinterpret_cast<u64>(out) % 16 / sizeof(T);
   bool wide = (reinterpret_cast<u64>(source) - offset * sizeof(S)) % (bytes < 16 ? bytes : 16) == 0;

@@ -4,8 +4,8 @@
 //   expertGemmPersistent:  as expertGemmGroups (expert_gemm.cuh)
 //
 // All tensors are bf16, sums are f32. A block computes tiles of 128 x N one after the other. While
-// it stores a tile, the first slices of the next one are being copied. plainGemm goes through bands
-// of Shape::band tiles of rows, so that blocks share rows of x and of w in the L2 cache.
+// it stores a tile, the first slices of the next tile are being copied. plainGemm computes
+// Shape::band rows of tiles together, so that blocks share rows of x and of w in the L2 cache.
 //
 // A `Shape` describes the problem by constants: int rows, inner, columns (inner and columns are
 // multiples of 8), blocks (of the grid); for plainGemm int band (tiles); for expertGemmPersistent
@@ -52,7 +52,7 @@ __device__ inline void turn(u32 (&words)[4]) {
 
 // Rounds d to bf16. Calls visit(row, column, words...) for each piece of 8 columns that a lane has
 // after turn(). `row` is a row of the block's tile, `column` one of the N columns. With `Pairs`,
-// `column` is in the first half of N, and visit gets the words of both halves.
+// visit gets the words at `column` and those at `column` + N / 2.
 template <int N, bool Pairs, typename Visit>
 __device__ inline void forEachPiece(const float (&d)[N / 2], Visit visit) {
   constexpr int blocks = (Pairs ? N / 2 : N) / 8;
@@ -87,8 +87,8 @@ __device__ inline void storeWords(bf16 *to, const u32 (&words)[4]) {
 }
 
 // Computes the tiles blockIdx.x, blockIdx.x + Blocks, ... below `tiles`. A tile is a sum over
-// `slices` slices of 64. copy(tile, slice, a, b) must start the copies of a slice to the shared
-// addresses a and b. store(tile, d) gets the sums, and must not touch shared memory.
+// `slices` slices of 64 terms. copy(tile, slice, a, b) must start the copies of a slice to the
+// shared addresses a and b. store(tile, d) gets the sums `d`, and must not touch shared memory.
 template <int N, int Stages, int Blocks, bool TurnedB, typename Copy, typename Store>
 __device__ inline void computeTiles(int tiles, int slices, Copy copy, Store store) {
   using G = experts::Groups<N, Stages>;
@@ -172,7 +172,7 @@ __device__ inline void expertGemmPersistent(const bf16 *x, const bf16 *w, const 
   constexpr int across = ceilDiv(Shape::columns, N);
   // The number of tile rows over all experts. A tile row has `across` tiles.
   const int down = experts::tilesOfAll<Shape::experts, kTile>(offsets);
-  // The tile whose slices are being copied, and its rows of x.
+  // The tile whose slices are being copied, and the rows of x that the tile needs.
   int copied = -1;
   experts::Rows from = {0, 0, 0};
   computeTiles<N, Stages, Shape::blocks, Shape::transposed>(

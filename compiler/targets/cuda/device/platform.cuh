@@ -96,7 +96,7 @@ template <> struct alignas(16) Bits<16> {
   u32 words[4];
 };
 
-// Load and store `Bytes` bytes of global memory with one instruction, at a multiple of `Bytes`.
+// Load or store `Bytes` bytes of global memory by one instruction, at a multiple of `Bytes` bytes.
 template <int Bytes> __device__ inline Bits<Bytes> loadGlobal(const void *from) {
   if constexpr (Bytes == 16) {
     uint4 v = *static_cast<const uint4 *>(from);
@@ -127,7 +127,7 @@ __device__ inline u8 *sharedMemory() {
   return lmcSharedMemory;
 }
 
-// Load and store `Bytes` bytes of shared memory. Type uint4 makes 16 bytes one instruction: the
+// Load or store `Bytes` bytes of shared memory. As a uint4, 16 bytes take one instruction. The
 // compiler would split a C++ store of a struct, which causes bank conflicts.
 template <int Bytes> __device__ inline Bits<Bytes> loadShared(const void *from) {
   if constexpr (Bytes == 16) {
@@ -195,9 +195,9 @@ __device__ inline void multiplyAdd16x8x16(float (&d)[4], const u32 (&a)[4], u32 
 }
 
 // A tile of shared memory for GroupProducts: 64 rows of 128 bytes, or several such blocks one after
-// the other. It starts at a multiple of 1024 bytes. Against bank conflicts, the 16-byte chunk c of
-// row r is at tileOffset(r, c). A row holds 64 terms of one sum. In a `Turned` factor, a row holds
-// one term for 64 sums.
+// the other. It starts at a multiple of 1024 bytes. To avoid bank conflicts, the 16-byte chunk c of
+// row r is at tileOffset(r, c). A row holds 64 terms of one sum. In a `Turned` factor, a row
+// instead holds one term of each of 64 sums.
 constexpr int kTileRowBytes = 128, kTurnedTileBytes = 64 * kTileRowBytes;
 __device__ constexpr int tileOffset(int row, int chunk) {
   return row * kTileRowBytes + ((chunk ^ (row & 7)) << 4);
@@ -218,7 +218,7 @@ __device__ constexpr int tileOffset(int row, int chunk) {
 //                       These words must not change until the wait.
 //   commit()            ends the group
 //   wait<Pending>()     waits for all but the last `Pending` groups; their tiles are then free
-//   finish<Pending>(d)  the same; d may then be read, unless the last groups add to it
+//   finish<Pending>(d)  waits as wait does; d may then be read, unless the last groups add to it
 //
 // copyAsync16 or storeForProducts write the tiles, but not between begin() and commit(), because
 // the compiler may move a store across these two. Before begin(), the writing threads must call
@@ -258,8 +258,8 @@ struct GroupProducts {
     for (int i = 0; i < Size; ++i)
       asm volatile("" : "+f"(d[i])::"memory"); // no read of d moves before this
   }
-  // Returns the descriptor of a tile. It has two distances: 1024 bytes, from 8 rows to the next 8,
-  // and kTurnedTileBytes, from 64 elements of a term to the next 64 (used only for Turned).
+  // Returns the descriptor of a tile. It has two distances in bytes: 1024 from 8 rows to the next
+  // 8, and kTurnedTileBytes from 64 elements of a row to the next 64 (used only for Turned).
   __device__ static inline u64 descriptor(u32 address) {
     return u64((address & 0x3ffff) >> 4) | u64(kTurnedTileBytes >> 4) << 16 | u64(1024 >> 4) << 32 |
            u64(1) << 62;
@@ -293,7 +293,7 @@ struct GroupProducts {
 #define LMC_D96 LMC_D64, LMC_PART(64), LMC_PART(80)
 #define LMC_D128 LMC_D96, LMC_PART(96), LMC_PART(112)
 #define LMC_WGMMA "wgmma.mma_async.sync.aligned.m64n"
-// Parameters: the number of columns, the registers of d, and the operands after d.
+// Macro parameters: the numbers of columns and of registers of d, then the operands after d.
 #define LMC_ADD(columns, registers, left, right, turnedA, turnedB, one)                            \
   if constexpr (N == columns)                                                                      \
     asm volatile("{.reg .pred p; setp.ne.b32 p, " one ", 0; " LMC_WGMMA #columns                   \

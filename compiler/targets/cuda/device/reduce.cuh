@@ -59,7 +59,7 @@ template <typename Op, int Warps, typename T> __device__ inline T blockTotal(con
       value = Op::combine(value, totals[warp]);
     return value;
   } else {
-    // The smallest power of two >= Warps and >= 8. Each group of `width` lanes gets the same total.
+    // A power of two >= Warps, at least 8. Every group of `width` lanes computes the same total.
     constexpr int width = Warps <= 8 ? 8 : Warps <= 16 ? 16 : 32;
     const int lane = int(threadIdx.x % width);
     if constexpr (Warps == width) {

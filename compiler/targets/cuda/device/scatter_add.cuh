@@ -14,7 +14,7 @@ namespace lmc {
 constexpr int kScatterThreads = 256, kScatterWarps = kScatterThreads / 32;
 constexpr u32 kAllLanes = 0xffffffffu;
 
-// Returns a mask of the lanes with `valid` whose `digit` is equal to this lane's.
+// Returns a mask of the lanes whose `valid` is true and whose `digit` is this lane's digit.
 template <int Bits> __device__ inline u32 lanesWithDigit(u32 digit, bool valid) {
   u32 lanes = __ballot_sync(kAllLanes, valid);
 #pragma unroll
@@ -96,7 +96,7 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
     store(counts + i64(blockIdx.x) * kDigits + 4 * threadIdx.x, sum);
   }
 
-  // Returns the sum of `value` over the block's earlier threads. `sums` is u32 [8], shared memory.
+  // Returns the sum of `value` over the block's earlier threads. `sums` is shared memory, u32 [8].
   __device__ static u32 sumBefore(u32 value, u32 *sums) {
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, inclusive = value;
 #pragma unroll
@@ -113,7 +113,7 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
     return before;
   }
 
-  // Replaces a warp's counter of a digit by the sorted position of its first key with this digit.
+  // Replaces a warp's counter of a digit by the sorted position of the warp's first such key.
   __device__ static void findPlaces(const u32 *counts, u32 *sums) {
     Vec<u32, 4> total = {}, before = {};
     bool active = threadIdx.x < kDigits / 4;
@@ -260,17 +260,18 @@ template <typename Sum, int Width, int Columns> struct RowStretch {
   }
 };
 
-// Sums the rows of x over sorted pairs: keys and tokens u32 [Rows], partials [kRanges, Columns].
+// Sums rows of x for sorted pairs (key, token). keys, tokens u32 [Rows], partials [kRanges,
+// Columns].
 template <typename X, int Rows, int Columns, int Vocabulary, int Range, bool Accumulate>
 struct RowSums {
   using Sum = typename SumOf<X>::Type;
   static constexpr int kRanges = (Rows + Range - 1) / Range;
   static_assert(Range == 64, "a lane holds two pairs");
 
-  // Elements per vector in addRanges. A warp adds up one range in 32 * kWidth columns.
+  // The elements per vector in addRanges, where a warp sums one range in 32 * kWidth columns.
   static constexpr int kWidth = VectorWidth<Columns, 16 / int(sizeof(X))>::value;
   static constexpr int kStretches = (Columns + 32 * kWidth - 1) / (32 * kWidth);
-  // Elements per vector in addPartials. A warp adds up one run in 32 * kSumWidth columns.
+  // The elements per vector in addPartials, where a warp sums one run in 32 * kSumWidth columns.
   static constexpr int kSumWidth = VectorWidth<Columns, 16 / int(sizeof(Sum))>::value;
   static constexpr int kSumStretches = (Columns + 32 * kSumWidth - 1) / (32 * kSumWidth);
   static constexpr int kInFlight = Accumulate ? 4 : 8; // number of rows that are loaded at a time
@@ -359,7 +360,7 @@ struct RowSums {
     Sum *target = d + i64(run) * Columns;
     Vec<Sum, kSumWidth> sums = Stretch::load(target, column);
     for (int begin = first;; begin += 32) {
-      // Keys ascend, so the ranges that begin with the run's key are consecutive.
+      // Keys ascend, so the ranges whose first key is the run's key are consecutive.
       bool inside = begin + lane < kRanges && loadOne(keys + (begin + lane) * Range) == run;
       int count = __popc(__ballot_sync(kAllLanes, inside));
       constexpr int kGroup = 8;

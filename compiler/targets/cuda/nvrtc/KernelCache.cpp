@@ -21,7 +21,7 @@ using llvm::StringRef;
 namespace lmc::codegen {
 
 // The version of the cache. It must change when the format of entries changes, and when compiled
-// code starts to depend on something that key() does not hash.
+// code newly depends on something that key() does not hash.
 static constexpr llvm::StringLiteral kForm = "lmc kernel 1\n";
 
 // An entry has kForm, the key, the 4 numbers of KernelResources (32 bits each, little-endian), the
@@ -69,7 +69,7 @@ std::string KernelCache::key(const CudaKernel &kernel, StringRef arch, StringRef
   return llvm::toHex(hash.final(), /*LowerCase=*/true);
 }
 
-// llvm::pruneCache() deletes only files whose names begin with "llvmcache-".
+// The name begins with "llvmcache-" because llvm::pruneCache() deletes only such files.
 std::string KernelCache::pathOf(StringRef key) const {
   return (directory + "/llvmcache-lmc-" + key).str();
 }

@@ -16,8 +16,8 @@ class KernelCache {
 public:
   static constexpr uint64_t kMaxBytes = uint64_t(1) << 30;
 
-  // Returns $LMC_CACHE_DIR, else $XDG_CACHE_HOME/lmc/kernels, else ~/.cache/lmc/kernels; "" if none
-  // of the variables is set.
+  // Returns $LMC_CACHE_DIR, or else $XDG_CACHE_HOME/lmc/kernels, or else $HOME/.cache/lmc/kernels.
+  // Returns "" if none of these variables is set.
   static std::string defaultDirectory();
 
   // If `directory` is empty, find() finds nothing and keep() stores nothing.
@@ -29,7 +29,7 @@ public:
   // Returns a hash of everything that the compiled code depends on, as 64 hexadecimal digits.
   static std::string key(const CudaKernel &kernel, llvm::StringRef arch, llvm::StringRef nvrtc);
 
-  // find() returns the entry of `key`, or nothing. Several threads may call find() and keep().
+  // find() returns the entry of `key`, or nothing. keep() adds an entry. Both are thread-safe.
   std::optional<Cubin> find(llvm::StringRef key) const;
   void keep(llvm::StringRef key, const Cubin &cubin) const;
 

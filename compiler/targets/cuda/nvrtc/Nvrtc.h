@@ -27,20 +27,20 @@ struct Cubin {
   KernelResources resources;
 };
 
-// Reads resources from `log`, the output of `ptxas -v` for a kernel and the functions that it
-// calls. `registers` is their maximum; other resources are sums. Returns nothing if one is missing.
+// Reads resources from `log`, the output of `ptxas -v`. `registers` is the maximum over the kernel
+// and the functions that it calls; others are sums. Returns nothing if a resource is missing.
 std::optional<KernelResources> parsePtxasLog(llvm::StringRef log);
 
-// Returns the line of `log` in which ptxas reports, without failing, that it did not compile a
-// kernel as written. ptxas has serialized warpgroup products (C7510), added a wait for them
-// (C7517), or ignored a register limit (C7508).
+// Returns the line of `log`, if any, in which ptxas warns that the code differs from the source.
+// ptxas has serialized warpgroup products (C7510), added a wait for them (C7517), or ignored a
+// register limit (C7508).
 std::optional<std::string> findPtxasRefusal(llvm::StringRef log);
 
 // The library NVRTC, which is opened at run time.
 class Nvrtc {
 public:
-  // Returns the library. The first call opens it: the file $LMC_NVRTC, else the one that the build
-  // found, else the system's. The error says how to install it.
+  // Returns the library. The first call opens the file $LMC_NVRTC, else the file that the build
+  // found, else the system's library. The error says how to install NVRTC.
   static llvm::Expected<const Nvrtc *> get();
 
   static llvm::Expected<std::unique_ptr<Nvrtc>> open(const std::string &path);

@@ -69,9 +69,9 @@ static std::string real(double value) {
 }
 
 namespace {
-// An attention kernel's name in the device library, its CudaKernel::hero, and its parameters in
-// launch order. If a shape does not use a parameter, the kernel does not have the parameter, and
-// passes nullptr to the device template in its place.
+// The name of an attention kernel in the device library, its CudaKernel::hero, and its parameters
+// in launch order. A kernel has no parameter that its shape does not use. It then passes nullptr to
+// the device template.
 struct PartText {
   const char *name, *hero;
   std::vector<llvm::StringRef> inputs, results;
@@ -241,7 +241,7 @@ CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
   kernel.source +=
       formatv("#include \"lmc/{0}{1}.cuh\"\n\n", header, tile && tile->warpgroups ? "_groups" : "");
   kernel.source += constants(part, tile, shape, arch);
-  // A static_assert compares the launch's grid and shared memory with those of the device library.
+  // The static_assert compares the launch's grid and shared memory with the device library's.
   const std::string types =
       isPadded(tile, shape) ? formatv("Shape, Tile, {0}", tile->headDim).str() : "Shape, Tile";
   kernel.source += formatv("\nusing Launch = lmc::Attention{0}{1}<{2}>;\n"

@@ -28,7 +28,7 @@ struct AttentionShape {
   // Only for gradients: true if the kernels also apply the gradient of lm.rope to dq and dk. The
   // kernels then have the arguments `cos` and `sin`, f32 [seq, headDim / 2].
   bool rope = false;
-  // The number of elements between the starts of adjacent rows (tokens); 0: rows have no gap.
+  // Pitches: the number of elements from the start of a row (token) to the next; 0: no gaps.
   int64_t qPitch = 0, kPitch = 0, vPitch = 0, outPitch = 0;
   int64_t doutPitch = 0, dqPitch = 0, dkPitch = 0, dvPitch = 0;
 };
@@ -61,7 +61,7 @@ int productsOf(AttentionPart part);
 // Returns the traffic of a part's kernel. A byte that is read several times counts once.
 GlobalBytes bytesOf(AttentionPart part, const AttentionShape &shape);
 
-// What a variant does not support, because its kernel would need too many registers.
+// The shapes for which a variant would need too many registers, and which it does not support.
 enum class AttentionLimits {
   None,
   Whole,  // documents, a last tile that is not full, heads with fewer columns than a tile

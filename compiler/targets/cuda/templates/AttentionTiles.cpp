@@ -11,9 +11,9 @@
 // With w warps on each of the SM's four schedulers, the busiest unit hides all but 1/w of the
 // cycles of the other units:
 //   step = most + (sum - most) / w
-// `most` is the number of cycles of the busiest unit; `sum` adds up all units. `step` is corrected
-// by a measured factor, chip.attentionShare. A thread block takes (number of its steps) x `step` x
-// (number of blocks on its SM) cycles. Each block starts, in order, once an SM has room.
+// `most` is the number of cycles of the busiest unit; `sum` adds up all units. `step` is then
+// multiplied by a measured factor, chip.attentionShare. A thread block takes (number of its steps)
+// x `step` x (number of blocks on its SM) cycles. Each block starts, in order, once an SM has room.
 //
 // Plain kernels (attention_plain.cuh): in a step, a warp computes the scores of its row with the 32
 // rows of a tile. Two units overlap as above: shared memory serves one instruction of a warp (a
@@ -34,9 +34,9 @@
 //              2048 bytes for 64 rows and 16 terms, and the two tiles that are copied) and of the
 //              L2 cache
 //   threads    exponentials and instructions, one after the other
-// All warps copy here. FlashAttention-3 gets slower by a factor of 661/570 on an H100 if no warp is
-// reserved for copies (Shah et al., arXiv:2407.08608, table 2). This factor was
-// not measured here.
+// Here no warp is reserved for copies. Without such a warp, FlashAttention-3 is slower by a factor
+// of 661/570 on an H100 (Shah et al., arXiv:2407.08608, table 2). The model uses this factor, which
+// was not measured here.
 #include "compiler/targets/cuda/templates/AttentionTemplates.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -53,7 +53,7 @@ namespace {
 struct PartModel {
   int scoreProducts; // matrix products per pair of tiles that give scores: sums over headDim
   int sumProducts;   // matrix products per pair of tiles that add rows, weighted by scores
-  // Thread instructions per score, without mma and ldmatrix, as counted in sm_90a code.
+  // A thread's instructions per score, without mma and ldmatrix, as counted in sm_90a code.
   double instructions;
 
   int products() const { return scoreProducts + sumProducts; }
@@ -122,7 +122,7 @@ int64_t sharedBytesOf(const AttentionTile &tile, const AttentionShape &shape) {
   llvm_unreachable("a part of attention");
 }
 
-// Returns the number of steps of tile `t`: the key tiles (GradKeys: query tiles) that it visits.
+// Returns the number of steps of tile `t`. A step visits one tile of keys (GradKeys: of queries).
 static int64_t stepsOf(const AttentionTile &tile, const AttentionShape &shape, int64_t t) {
   if (tile.part == AttentionPart::GradKeys) {
     int64_t first = t * tile.keys, last = std::min(first + tile.keys, shape.seq) - 1;
@@ -135,7 +135,7 @@ static int64_t stepsOf(const AttentionTile &tile, const AttentionShape &shape, i
   return last / tile.keys + 1 - lowest / tile.keys;
 }
 
-// Returns the cycles of a step whose unit i is busy for busy[i] cycles, with `warps` per scheduler.
+// Returns the cycles of a step that keeps unit i busy for busy[i] cycles; `warps` is per scheduler.
 static double overlapped(llvm::ArrayRef<double> busy, double warps) {
   double sum = 0, most = 0;
   for (double clocks : busy) {
@@ -178,8 +178,8 @@ static double clocksOfStep(const AttentionTile &tile, const CudaChip &chip, int6
   return overlapped(busy, double(resident) * tile.warps / 4) * chip.attentionShare;
 }
 
-// Returns the time at which the last thread block ends. For each of `lengths`, `count` blocks
-// start, in this order. At most `places` blocks run at a time.
+// Returns the time at which the last thread block ends. Blocks start in order: first `count` blocks
+// that take lengths[0], then `count` blocks of lengths[1], ... At most `places` run at a time.
 static double endOf(llvm::ArrayRef<double> lengths, int64_t count, int64_t places) {
   std::priority_queue<double, std::vector<double>, std::greater<>> free;
   double end = 0;
@@ -235,7 +235,7 @@ double plainClocks(AttentionPart part, const AttentionShape &shape, const CudaAr
       residentBlocks(arch, 32 * kPlainWarps, kPlainRegisters, unsigned(plainSharedBytes(shape)));
   const double warpStep = overlapped(busy, double(resident) * kPlainWarps / 4);
 
-  // A block of the plain kernel has as many steps as a tile with these sizes.
+  // A block of the plain kernel has as many steps as this tile of kPlainWarps and 32 rows.
   AttentionTile rows{};
   rows.part = part;
   rows.queries = byKeys ? 32 : kPlainWarps;

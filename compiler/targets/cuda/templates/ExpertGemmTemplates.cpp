@@ -26,7 +26,7 @@ constexpr GroupTile kWideGroup = {ExpertGemmShape::kGroupColumns, 4}, kNarrowGro
 bool usesGroups(const ExpertGemmShape &shape) { return shape.isTiled() && shape.warpgroups; }
 bool isPersistent(const ExpertGemmShape &shape) { return usesGroups(shape) && shape.blocks > 0; }
 
-// `columns` is the number of columns of the result. The gradient d has shape.inner columns.
+// `columns` is the number of columns of the result, which is shape.inner for the gradient d.
 GroupTile groupTileOf(int64_t columns) {
   return columns > kNarrowGroup.columns ? kWideGroup : kNarrowGroup;
 }

@@ -19,13 +19,13 @@ struct ExpertGemmShape {
   int64_t blocks = 0;
 
   DataType sumType() const { return type == DataType::F64 ? DataType::F64 : DataType::F32; }
-  // Tile sizes: with tensor cores, without them, and the maximum number of columns with wgmma.
+  // Tile sizes with and without tensor cores, and the maximum columns of a tile with wgmma.
   static constexpr int64_t kTile = 128, kPlainTile = 32, kGroupColumns = 256;
   // True if tensor cores compute the products.
   bool isTiled() const { return type == DataType::BF16 && inner % 8 == 0 && columns % 8 == 0; }
 };
 
-// Returns the kernel of y; arguments x, w, offsets, y. Its traffic counts every expert's matrix.
+// Returns the kernel of y; arguments x, w, offsets, y. Its traffic has the matrices of all experts.
 CudaKernel expertGemmKernel(const ExpertGemmShape &shape);
 
 // Returns the kernel of the gradient of the matrices, with the arguments dy, x, offsets, d.

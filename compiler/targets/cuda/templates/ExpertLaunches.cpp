@@ -29,7 +29,7 @@ template <typename Op> ExpertRowsShape sortShapeOf(Op op) {
           .columns = 1};
 }
 
-// `tokens` has a row for each token, `rows` a row for each choice that this rank computes.
+// `tokens` has one row per token. `rows` has one row per choice that this rank computes.
 ExpertRowsShape rowsShapeOf(Value tokens, Value rows, int64_t chosen) {
   return {.tokens = contentOf(tokens).getDimSize(0),
           .chosen = chosen,
@@ -52,7 +52,7 @@ ExpertGemmShape expertShapeOf(Value x, Value y, Value offsets, const CudaArch &a
           .warpgroups = arch.hasWarpgroups()};
 }
 
-// The shape has the columns of `y`, which are half of those of x.
+// The shape's `columns` is the number of columns of `y`, half of the columns of the input x.
 ExpertRowsShape swigluShapeOf(Value y, Value offsets) {
   return {contentOf(y).getDimSize(0), 1, contentOf(offsets).getDimSize(0) - 1,
           contentOf(y).getDimSize(1), *dataTypeOf(contentOf(y).getElementType())};

@@ -23,9 +23,9 @@ struct ExpertRowsShape {
   int64_t sortBytes() const;
 };
 
-// Returns the two kernels of the sort in launch order. The first has the arguments experts i32
-// [choices], rank (only with several groups; a scalar in realType()), workspace. The second has the
-// same, and offsets i32 [experts + 1], rows i32 [rows()], places i32 [choices].
+// Returns the two kernels of the sort in launch order. Arguments of the first: experts i32
+// [choices], rank (a scalar in realType(), only with several groups), workspace. The second has
+// these arguments, then offsets i32 [experts + 1], rows i32 [rows()], places i32 [choices].
 std::vector<CudaKernel> sortRowsKernels(const ExpertRowsShape &shape);
 
 // Computes y[r, :] = x[token of row r, :]; arguments x, rows, y.

@@ -24,19 +24,19 @@ struct InitializerShape {
 // Returns a text that identifies the shape.
 std::string initializerKey(const InitializerShape &shape);
 
-// Returns the kernel `name`; arguments: InitializerRecord, source (only for CopyOf), result.
+// Returns the kernel. Its arguments are an InitializerRecord, source (only for CopyOf) and result.
 CudaKernel initializerKernel(const InitializerShape &shape, const std::string &name);
 
 // Returns the traffic of a launch that writes `elements` elements. CudaKernel::bytes stays 0.
 GlobalBytes initializerBytes(const InitializerShape &shape, int64_t elements);
 
-// Returns the shape for `init`, the initializer of a plan.variable or of a part of one, with
-// elements of type `destination`. A copy reads elements of type `source`. Returns nothing if no
-// kernel is needed: for zeros, and for values that the runtime writes.
+// Returns the shape for the initializer `init`, which writes elements of type `destination`. A copy
+// reads elements of type `source`. Returns nothing if no kernel is needed: for zeros, and for
+// values that the runtime writes.
 std::optional<InitializerShape> initializerShape(lm::InitAttr init, mlir::Type destination,
                                                  mlir::Type source);
 
-// Returns each initializer kernel that a plan's variables need, once, after its initializerKey().
+// Returns the initializer kernels of a plan's variables, each once, as (initializerKey(), kernel).
 std::vector<std::pair<std::string, CudaKernel>> initializerKernels(mlir::ModuleOp plan);
 
 } // namespace lmc::codegen

@@ -1,5 +1,5 @@
-// How kern.scatter_add divides its work on a CUDA device: the sizes of its sort, of its sums, and
-// of the arrays in its workspace. The kernels are in compiler/targets/cuda/device/scatter_add.cuh.
+// Describes how kern.scatter_add divides its work on a CUDA device: the sizes of the sort, the sums
+// and the workspace. The kernels are in compiler/targets/cuda/device/scatter_add.cuh.
 //
 // A stable radix sort orders the tokens by id, least significant digit first. Each pass sorts by
 // one digit with two kernels: the first counts the digits in each tile of positions, the second
@@ -31,8 +31,8 @@ TokenSortTiles tokenSortTiles(int64_t rows, int64_t largest);
 struct ScatterAddLayout : TokenSortTiles {
   int64_t range = 64; // number of sorted positions that one warp sums
   int64_t ranges = 0;
-  // Byte offsets of arrays in the workspace, multiples of 64. Even passes write keys[0] and
-  // tokens[0], odd passes write keys[1] and tokens[1]; each is u32 [rows].
+  // Offsets of arrays in the workspace, in bytes; multiples of 64. Passes 0, 2, ... write keys[0]
+  // and tokens[0], passes 1, 3, ... write keys[1] and tokens[1]. Each array is u32 [rows].
   int64_t keys[2] = {0, 0}, tokens[2] = {0, 0};
   int64_t counts = 0;   // digit counts, u32 [tiles, 2^digitBits]
   int64_t partials = 0; // partial sums, f32 or f64 [ranges, columns]; row 0 is unused

@@ -147,7 +147,7 @@ private:
   }
   std::string words(int64_t offset) const { return at(offset, "lmc::u32"); }
   std::string sums(int64_t offset) const { return at(offset, cudaName(shape.sumType())); }
-  // Returns the minimum number of thread blocks that have `warps` warps in sum.
+  // Returns the minimum number of thread blocks that together have `warps` warps.
   static int64_t blocksOf(int64_t warps) { return llvm::divideCeil(warps, kWarps); }
 
   const ScatterAddShape &shape;

@@ -10,8 +10,8 @@ using llvm::formatv;
 namespace {
 
 constexpr uint32_t kThreads = 256;
-// Tile sizes, the number and the depth of slices in shared memory, and plainGemm's Shape::band.
-// bench/gpu/products.cu tries other tiles.
+// The rows and columns of a tile, the number of slices in shared memory, the depth of a slice, and
+// plainGemm's Shape::band. bench/gpu/products.cu tries other sizes.
 constexpr int64_t kRows = 128, kColumns = 256, kStages = 4, kSlice = 64, kBand = 8;
 
 // Returns a kernel without its grid, shared memory and traffic.

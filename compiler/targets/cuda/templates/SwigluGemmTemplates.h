@@ -13,11 +13,11 @@ struct SwigluGemmShape {
   bool both = true;   // true: also stores gu; for the gradient: also stores a
   int64_t blocks = 1; // maximum number of blocks: the number of SMs of the GPU
 
-  // True if there are kernels for this shape: matrix rows must be multiples of 16 bytes long.
+  // True if there are kernels for this shape: matrix rows take a multiple of 16 bytes each.
   bool isTiled() const { return inner % 8 == 0 && columns % 8 == 0; }
 };
 
-// `rows` runs after a library's matrix product; `whole` also computes the product (warpgroups).
+// `rows` follows a library's matrix product. `whole` also computes the product (by warpgroups).
 struct SwigluGemmKernels {
   CudaKernel rows;  // arguments: gu, a; of the gradient: d, gu, dgu, a
   CudaKernel whole; // arguments: x, w, gu, a; of the gradient: dy, w, gu, dgu, a
