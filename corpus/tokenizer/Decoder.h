@@ -10,7 +10,7 @@
 
 namespace lmc {
 
-// Changes `pieces`. The decoded text is all pieces, one after the other.
+// Changes `pieces` so that they give the decoded text when joined.
 using Decoder = std::function<Result<void>(std::vector<std::string> &pieces)>;
 
 // Returns the byte 0xHH of a piece "<0xHH>"; -1 for any other piece.

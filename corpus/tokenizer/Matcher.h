@@ -40,7 +40,6 @@ using Matcher = std::function<Result<void>(std::string_view text, std::vector<Sp
 Result<Matcher> matchRegex(std::string_view pattern);
 // Matches the text `wanted`, which must not be empty.
 Matcher matchText(std::string wanted);
-// Matches one character of the set.
 Matcher matchOneOf(const CodePoints &set);
 
 // What a split does with the matches that it finds (SplitDelimiterBehavior of `tokenizers`).

@@ -54,8 +54,7 @@ OnigEncoding encoding() {
           return int(number);
       return ONIGERR_INVALID_CHAR_PROPERTY_NAME;
     };
-    // Oniguruma decides for c < 256: outside of brackets, its \w has six characters that `set`
-    // lacks.
+    // Oniguruma decides below 256: outside of brackets, its \w has six characters that `set` lacks.
     type.is_code_ctype = [](OnigCodePoint c, OnigCtype number) {
       const auto found = classes().find(number);
       return c < 256 || found == classes().end() ? OnigEncodingUTF8.is_code_ctype(c, number)

@@ -60,7 +60,7 @@ private:
   Trie trie;                 // only for Unigram: the pieces
   std::vector<float> scores; // only for Unigram; scores[unknown] is that of an unknown character
   float largestScore = 0;    // only for Unigram: the largest absolute score
-  // True for ASCII characters (not the space) that do not change before an ASCII character.
+  // True for ASCII characters (not the space) that normalizing keeps before an ASCII character.
   std::array<bool, 256> simple{};
   bool spaceIsSimple = false; // true if a space stays as it is before an ASCII character
 

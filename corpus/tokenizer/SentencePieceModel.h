@@ -1,4 +1,4 @@
-// The model files of SentencePiece: the fields of their message ModelProto
+// Reads SentencePiece's model files: the fields of the message ModelProto
 // (sentencepiece_model.proto in github.com/google/sentencepiece) that encoding needs.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Tokenizers convert text to ids, and back. A tokenizer.json gives the ids of PyPI's `tokenizers`
-// 0.23.3, a .model file those of `sentencepiece` 0.2.3.
+// Tokenizers convert text to ids, and back. With a tokenizer.json, the ids are those of PyPI's
+// `tokenizers` 0.23.3; with a .model file, they are those of `sentencepiece` 0.2.3.
 #pragma once
 
 #include "corpus/tokenizer/models/Model.h"

@@ -170,7 +170,7 @@ private:
                                   {op.getDk(), op.getDv()})});
   }
 
-  // Adds the kernel for after a library's product and, with wgmma, one that includes the product.
+  // Adds the kernel that runs after a library's product; with wgmma, also one with the product.
   LogicalResult addSwiglu(CommandOpInterface command, const SwigluGemmShape &shape,
                           decltype(linearSwigluKernels) *kernelsOf,
                           ArrayRef<CudaProgram::Launch> launches) {

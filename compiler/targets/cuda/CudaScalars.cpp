@@ -141,7 +141,7 @@ CudaExpr bitcast(Operation *op, const CudaExpr &x) {
 // Returns the suffix that C's math functions have for a type: "f" (as in expf) for f32.
 std::string suffix(Type type) { return type.isF32() ? "f" : ""; }
 
-// Returns the fewest digits that give the same number when read.
+// Returns `value` with the fewest decimal digits that give the same number when read.
 std::string digitsOf(double value, bool single) {
   char text[40];
   for (int digits = 6; digits <= 17; ++digits) {

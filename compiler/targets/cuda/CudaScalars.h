@@ -37,7 +37,7 @@ struct CudaExpr {
 // Returns the C++ type of an MLIR type: "float" for f32, "i64" for index, "bool" for i1.
 std::string cudaType(mlir::Type type);
 
-// Returns the literal of an attribute, for floats with the fewest digits that give the same value.
+// Returns the C++ literal of an attribute. A float has the fewest digits that give the same value.
 CudaExpr cudaConstant(mlir::TypedAttr value);
 
 // Returns the expression of `op` applied to `operands`. The analysis of Hero.h must accept `op`.

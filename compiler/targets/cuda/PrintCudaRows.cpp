@@ -630,7 +630,7 @@ private:
   std::string nameOf(const BlockSum &b) const {
     return "rows" + std::to_string(&b - info.blockSums.begin());
   }
-  // Returns the vector of a sum that registers hold.
+  // Returns the name of the vector in registers that holds a sum over a block of rows.
   std::string vectorOf(const BlockSum &b) const {
     return nameOf(b) + (chunksOfRow > 1 ? "[k]" : "");
   }

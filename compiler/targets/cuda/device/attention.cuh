@@ -22,7 +22,7 @@
 namespace lmc::attention {
 
 constexpr float kLog2E = 1.4426950408889634f;
-// A finite value below every score. The difference of two such values is not NaN.
+// A finite value below every score. Subtracting it from itself gives no NaN, unlike infinity.
 constexpr float kLowest = -1e30f;
 constexpr u32 kFullWarp = 0xffffffffu;
 
@@ -143,8 +143,8 @@ __device__ inline void copyTile(u32 to, const bf16 *from, int tile) {
   }
 }
 
-// Stores 16 M rows from shared memory (`band`) to the rows of a sequence from `first` on, whose
-// starts are Pitch elements apart. Skips rows from Seq on and columns from Columns on.
+// Stores 16 M rows from shared memory (`band`) to a sequence, from its row `first` on. The starts
+// of the sequence's rows are Pitch elements apart. Skips rows from Seq and columns from Columns on.
 template <int Rows, int M, int D, int Columns, int Pitch, int Seq>
 __device__ inline void storeRows(const u8 *band, bf16 *to, int first) {
   constexpr int across = D % 64 == 0 ? 8 : 4, down = 32 / across;

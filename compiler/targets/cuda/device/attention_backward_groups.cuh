@@ -265,8 +265,8 @@ __device__ inline void attentionGradKeysGroups(const bf16 *q, const bf16 *k, con
     Queries::template copy<columns, threads, Shape::doutPitch, seq>(to + Plan::queryBytes,
                                                                     dout + head * columns, tile);
   };
-  // For each query: lse / ln 2, delta, and the first key that it sees. A row past the end of the
-  // sequence has lse = infinity, so that its probabilities are zero.
+  // A query's lse / ln 2, delta, and the first key that the query sees. A row past the end of the
+  // sequence has lse = infinity, so its probabilities are zero.
   struct Row {
     float lse, delta;
     int firstKey;

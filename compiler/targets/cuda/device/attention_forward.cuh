@@ -165,7 +165,7 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
   const int firstTile = uniform(firstKeyOf<Shape>(starts, first)) / Tile::keys;
   const int endTile = last / Tile::keys + 1;
 
-  // Copies alternate: step 2 i copies the keys of tile i, step 2 i + 1 the values of tile i.
+  // Copies alternate: step 2 i copies the keys of the i-th tile, step 2 i + 1 its values.
   const int steps = 2 * (endTile - firstTile);
   auto fetch = [&](int step, int slot) {
     if (step < steps) {

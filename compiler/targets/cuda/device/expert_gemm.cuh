@@ -240,9 +240,8 @@ __device__ inline void storeTile(const float (&d)[4][4][4], bf16 *y, int first, 
 }
 
 // Products of bf16 by warpgroups. A block of 2 warpgroups computes [128, N], each warpgroup [64,
-// N]. Shared memory holds `Stages` slices, each with 64 terms of every sum: the slice being
-// multiplied, the previous slice, which may still be read, and later slices, which are being
-// copied.
+// N]. Shared memory holds `Stages` slices, each with 64 terms of a sum: the slice being multiplied,
+// the previous one, which may still be read, and later ones, which are being copied.
 template <int N, int Stages> struct Groups {
   static constexpr int kDeep = 64;
   static constexpr int kLeftBytes = kTile * kDeep * 2, kStageBytes = (kTile + N) * kDeep * 2;
@@ -322,7 +321,6 @@ template <int N, int Stages> struct Groups {
   }
   static __device__ inline int columnOf(int i) { return 8 * (i / 4) + int(threadIdx.x) % 4 * 2; }
 
-  // Stores a block's results as storeTile does.
   template <int Columns>
   static __device__ inline void storeTile(const float (&d)[N / 2], bf16 *y, int first, int end,
                                           int column) {

@@ -4,9 +4,9 @@
 //   rows    i32 [held]          the choice to which a row belongs; -1: none
 //   places  i32 [choices]       the row of a choice: places[rows[r]] = r; -1: none
 //
-// With several `groups`, there are groups * experts experts. Only `experts` of them are sorted,
-// from experts * (rank mod groups) on, where `rank` is a scalar in memory. Of the sorted rows,
-// `held` rows are kept, from row `first` on; `offsets` count from that row.
+// With several `groups`, there are groups * experts experts in all. Only one group is sorted: the
+// experts from experts * (rank mod groups) on, where `rank` is a scalar in memory. Of the sorted
+// rows, `held` rows are kept, from row `first` on; `offsets` count from row `first`.
 //
 // A `Shape` describes the problem by constants:
 //   int tokens, chosen, experts, columns;
@@ -94,7 +94,6 @@ template <> struct RealOf<double> { using Type = double; };
 __device__ inline float exponential(float x) { return expf(x); }
 __device__ inline double exponential(double x) { return exp(x); }
 
-// Returns the row that this warp works on.
 __device__ inline int warpRow() { return int(blockIdx.x) * kWarps + int(threadIdx.x) / 32; }
 
 } // namespace experts

@@ -71,7 +71,6 @@ __device__ inline void initializeNormal(const InitializerRecord *how, T *out) {
   });
 }
 
-// Sets every element to record.value.
 template <typename T>
 __device__ inline void initializeConstant(const InitializerRecord *how, T *out) {
   InitializerRecord record = loadRecord(how);
@@ -109,8 +108,7 @@ template <typename S, typename T>
 __device__ inline void initializeCopy(const InitializerRecord *how, const S *source, T *out) {
   InitializerRecord record = loadRecord(how);
   constexpr int width = 16 / int(sizeof(T));
-  // True if the source elements of each word of `out` are aligned, so that wide loads may read
-  // them.
+  // True if the source elements for each word of `out` are aligned, as a wide load needs.
   constexpr int bytes = width * int(sizeof(S));
   u64 offset = reinterpret_cast<u64>(out) % 16 / sizeof(T);
   bool wide = (reinterpret_cast<u64>(source) - offset * sizeof(S)) % (bytes < 16 ? bytes : 16) == 0;

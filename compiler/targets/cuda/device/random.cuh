@@ -1,6 +1,6 @@
 // Computes normal random numbers by position: element i of stream s with seed k is a function of
 // (k, s, i). The bits are the same as on the CPU (runtime/step/NormalStream.cpp), because both use
-// the same f64 operations in the same order, without fused ones.
+// the same f64 operations in the same order, and fuse none of them.
 #pragma once
 
 #include "lmc/platform.cuh"

@@ -1,5 +1,6 @@
-// The router of a mixture of experts, and its gradient: softmax or sigmoid of the logits, and each
-// token's `chosen` largest results. A warp computes a token; a lane computes every 32nd expert.
+// The router of a mixture of experts, and its gradient. It takes the softmax or sigmoid of the
+// logits, and each token's `chosen` largest results. A warp has one token, a lane every 32nd
+// expert.
 //
 // A `Shape` describes the problem by constants:
 //   int tokens, experts, chosen;
@@ -9,8 +10,8 @@
 //   double scale;     factor of the weights
 //   bool mass;        only for the gradient: there is an argument `dmass`
 //
-// Of equal probabilities, the expert with the lower number comes first. A NaN comes before all
-// numbers. Sums over tokens do not depend on the order of blocks.
+// Among experts with equal probabilities, the one with the lower number comes first. A NaN comes
+// before all numbers. Sums over tokens do not depend on the order of blocks.
 #pragma once
 
 #include "lmc/expert_rows.cuh"

@@ -1,5 +1,5 @@
-// Computes d[ids[t], :] = (or +=) the sum of x[t, :], in ascending order of t: the gradient of an
-// embedding. A sort of the tokens by id makes the sums deterministic without atomics.
+// Computes the gradient of an embedding: d[ids[t], :] = (or +=) the sum of x[t, :], in ascending
+// order of t. A sort of the tokens by id makes the sums deterministic without atomics.
 //
 // The operands are ids i32 [rows], x (bf16, f32 or f64) [rows, columns] and d (f64 if x is f64,
 // else f32) [vocabulary, columns]. An id outside of the vocabulary adds nothing: its key is
@@ -260,8 +260,7 @@ template <typename Sum, int Width, int Columns> struct RowStretch {
   }
 };
 
-// Sums rows of x for sorted pairs (key, token). keys, tokens u32 [Rows], partials [kRanges,
-// Columns].
+// Sums rows of x for sorted (key, token): keys, tokens u32 [Rows]; partials [kRanges, Columns].
 template <typename X, int Rows, int Columns, int Vocabulary, int Range, bool Accumulate>
 struct RowSums {
   using Sum = typename SumOf<X>::Type;

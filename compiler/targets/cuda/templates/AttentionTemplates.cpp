@@ -70,8 +70,8 @@ static std::string real(double value) {
 
 namespace {
 // The name of an attention kernel in the device library, its CudaKernel::hero, and its parameters
-// in launch order. A kernel has no parameter that its shape does not use. It then passes nullptr to
-// the device template.
+// in launch order. A kernel leaves out parameters that its shape does not use, and passes nullptr
+// to the device template instead.
 struct PartText {
   const char *name, *hero;
   std::vector<llvm::StringRef> inputs, results;

@@ -28,7 +28,7 @@
 //   for all else                        about 60, which do not use shared memory
 // The blocks are short and many, so the model assumes that all SMs are busy until the end.
 //
-// Warpgroups: matrix products and copies run at the same time as other instructions. A step
+// With warpgroups, matrix products and copies run at the same time as other instructions. A step
 // therefore has two parts, which w warpgroups on an SM overlap as above:
 //   products   the busiest of tensor cores, of shared memory (the factors that the products read,
 //              2048 bytes for 64 rows and 16 terms, and the two tiles that are copied) and of the

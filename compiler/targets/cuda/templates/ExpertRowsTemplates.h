@@ -9,8 +9,8 @@
 namespace lmc::codegen {
 
 // Each token chooses `chosen` experts. x and out are [tokens, columns], y is [rows(), columns], all
-// of `type`; weights are [tokens, chosen] in realType(). With several groups of experts, `experts`
-// is the number per group, and only rows [first, first + held) of the group are kept.
+// of `type`; weights are [tokens, chosen] in realType(). With several groups of experts, one group
+// is sorted. It has `experts` experts, and only its rows [first, first + held) are kept.
 struct ExpertRowsShape {
   int64_t tokens = 0, chosen = 0, experts = 0, columns = 0;
   DataType type = DataType::BF16;

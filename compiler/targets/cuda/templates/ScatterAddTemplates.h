@@ -23,8 +23,8 @@ struct ScatterAddShape {
 
 enum class ScatterAddOperand { Ids, X, Workspace, D };
 
-// One launch of the command plan::ScatterAdd. The kernel does not write the first `inputs` of its
-// `args`. The workspace has layout().bytes bytes, is aligned to 64, and may contain anything.
+// One launch of the command plan::ScatterAdd. The kernel only reads the first `inputs` arguments.
+// The workspace has layout().bytes bytes, is aligned to 64 bytes, and may contain anything.
 struct ScatterAddLaunch {
   CudaKernel kernel;
   std::vector<ScatterAddOperand> args;
@@ -32,9 +32,9 @@ struct ScatterAddLaunch {
 };
 
 // Returns the launches in the order to run. Their traffic depends on the ids. CudaKernel::bytes
-// assumes that all ids are in the vocabulary, that as few as possible are equal, and that no run of
-// equal ids lies in two ranges. Then each row of x is read once, each row of d is written once, and
-// each pass of the sort reads the keys twice and writes every pair. Reads from caches do not count.
+// assumes that all ids are in the vocabulary, as few ids as possible are equal, and no run of equal
+// ids lies in two ranges. Each row of x is then read once, and each row of d is written once. Each
+// pass of the sort reads the keys twice and writes every pair. Reads from caches do not count.
 //
 // Two shapes may share a kernel that depends only on a part of the shape.
 std::vector<ScatterAddLaunch> scatterAddKernels(const ScatterAddShape &shape);
