@@ -404,8 +404,8 @@ private:
 
   // Appends the ids of the segmentation with the highest sum of scores. As in `sentencepiece`, one
   // float holds the sum over the whole text. Its rounding may change which segmentation of a later
-  // word is best. So the cache keeps a limit with each segmentation of a word. It is the best one
-  // while the sum before the word has an absolute value below the limit.
+  // word is best. So the cache keeps a limit with each segmentation. The segmentation is the best
+  // one while the sum before the word has an absolute value below the limit.
   void encodeUnigram(std::string_view text, std::vector<uint32_t> &ids) {
     words.clear();
     if (tokenizer.cutsAtSpaces)

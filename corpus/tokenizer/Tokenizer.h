@@ -14,7 +14,7 @@
 
 namespace lmc {
 
-// How to encode a special token, such as "<|endoftext|>", or a border token that a text contains:
+// How to encode text that spells a special token, such as "<|endoftext|>", or a border token:
 //   Text   It is encoded as any other text, so no text can forge a special token.
 //   Parse  It becomes the id of the special token.
 //   Error  encode() returns an Error.

@@ -104,7 +104,7 @@ CudaExpr compareFloats(arith::CmpFOp op, ArrayRef<CudaExpr> operands) {
   default:
     break;
   }
-  // Operators by predicate. For UGT to ULE, it is the opposite operator, which is then negated.
+  // The C++ operator by predicate. From UGT to ULE, it is the opposite one, which is then negated.
   constexpr StringLiteral signs[] = {"", "==", ">",  ">=", "<",  "<=", "",
                                      "", "",   "<=", "<",  ">=", ">",  "!="};
   const StringRef sign = signs[size_t(predicate)];

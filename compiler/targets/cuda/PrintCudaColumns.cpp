@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kColumnThreads = 512;
 constexpr int64_t kColumnBytesInFlight = 128; // bytes that a thread should load at a time
 constexpr int64_t kMaxRows = 8;         // rows that a thread loads at a time
-// A tile is narrowed to at least two sectors (64 bytes) to get at least kWantedBlocks blocks.
+// To get kWantedBlocks thread blocks, a tile may become as narrow as 64 bytes (two sectors).
 constexpr int64_t kTileBytes = 64, kWantedBlocks = 128;
 
 class ColumnPrinter : CudaEmitter {

@@ -11,9 +11,9 @@
 // The order of every sum depends only on the row's length and the vector width, not on the other
 // ops of the kernel. Registers also hold the sums over a block of rows, if enough are free.
 //
-// Why shared memory: on an H100, cross entropy over 131,072 columns of bf16 that reads each row
-// again takes 1.49 times as long as its reads and writes alone. Two blocks on each SM work on 69 MB
-// of rows, but the L2 cache has only 50 MB (bench/results/gpu-2026-11-26-h100.md).
+// Shared memory is needed on an H100. There, cross entropy over 131,072 columns of bf16 takes 1.49
+// times as long as its memory traffic if every pass reads each row again. Two blocks on each SM
+// work on 69 MB of rows, but the L2 cache has only 50 MB (bench/results/gpu-2026-11-26-h100.md).
 #include "compiler/targets/cuda/CudaEmitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -217,7 +217,7 @@ private:
     bool readsScalars = llvm::any_of(info.accesses, [](const Access &access) {
       return access.point.getNumDims() > 1 && access.point.isConstant();
     });
-    // At most 8 rows, as NVIDIA's compiler may unroll a longer loop and then spill registers.
+    // At most 8 rows: NVIDIA's compiler may unroll a longer loop, and then spills registers.
     if ((hoists || readsScalars) && info.blockSums.empty())
       for (int64_t turn : {8, 4, 2})
         if (rowsInTurn == 1 && (hoists || !kept || turn == 2) &&
@@ -336,7 +336,7 @@ private:
     return pass;
   }
 
-  // Returns the bytes loaded per vector of a row; `alsoShared`: also from tensors of all rows.
+  // Returns the bytes loaded per vector of a row. `alsoShared` adds tensors that all rows share.
   int64_t bytesOfRow(bool alsoShared) {
     llvm::DenseSet<std::pair<unsigned, AffineMap>> places;
     int64_t bytes = 0;

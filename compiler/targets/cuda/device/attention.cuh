@@ -179,7 +179,7 @@ __device__ inline void loadRows(u32 (&a)[M][D / 16][4], u32 tile, const Lane<D> 
       loadMatrix4(a[m][k], tile + lane.rows.at(16 * m, k));
 }
 
-// Computes d[16 M, 8 N] += a b^T over columns [16 k, 16 k + 16). `b` is in shared memory.
+// Computes d[16 M, 8 N] += a b^T over columns [16 k, 16 k + 16). `b` is a shared address.
 template <int M, int N, int D>
 __device__ inline void multiplySlice(float (&d)[M][N][4], const u32 (&a)[M][4], u32 b, int k,
                                      const Lane<D> &lane) {

@@ -65,7 +65,7 @@ __device__ inline void attentionForwardGroups(const bf16 *q, const bf16 *k, cons
     copyAsyncCommit();
   };
   int step = firstTile;
-  // Waits for this step's tiles. Then starts to copy the next tiles into the last step's buffers.
+  // Waits for this step's tiles. Then starts the next copy, into the buffers of the previous step.
   auto advance = [&] {
     copyAsyncWait<0>();
     seenByProducts();

@@ -1,6 +1,6 @@
 // Tiles of q, k, v and dout for products of warpgroups (platform.cuh, GroupProducts). A warp of a
-// warpgroup has 16 rows of a result. Its registers hold them as after multiplyAdd16x8x16, so the
-// functions of attention.cuh (with M = 1) serve both kinds of products.
+// warpgroup has 16 rows of a result, in the register layout of multiplyAdd16x8x16. So the functions
+// of attention.cuh (with M = 1) serve both kinds of products.
 #pragma once
 
 #include "lmc/attention.cuh"

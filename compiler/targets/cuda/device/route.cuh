@@ -1,6 +1,5 @@
-// The router of a mixture of experts, and its gradient. It takes the softmax or sigmoid of the
-// logits, and each token's `chosen` largest results. A warp has one token, a lane every 32nd
-// expert.
+// The router of a mixture of experts, and its gradient. It takes the softmax or sigmoid of logits
+// and each token's `chosen` largest results. A warp has one token, a lane every 32nd expert.
 //
 // A `Shape` describes the problem by constants:
 //   int tokens, experts, chosen;

@@ -260,7 +260,7 @@ template <typename Sum, int Width, int Columns> struct RowStretch {
   }
 };
 
-// Sums rows of x for sorted (key, token): keys, tokens u32 [Rows]; partials [kRanges, Columns].
+// Sums rows of x over sorted pairs. keys and tokens are u32 [Rows], partials [kRanges, Columns].
 template <typename X, int Rows, int Columns, int Vocabulary, int Range, bool Accumulate>
 struct RowSums {
   using Sum = typename SumOf<X>::Type;
@@ -344,8 +344,8 @@ struct RowSums {
       Stretch::store(target, column, sums);
   }
 
-  // For each run that lies in several ranges, adds its partial sums to its row of d, in ascending
-  // order. The warp of the run's second range does this work.
+  // Adds the partial sums of each run that lies in several ranges to the run's row of d, in
+  // ascending order of the ranges. The warp of the run's second range does this work.
   __device__ static void addPartials(const u32 *keys, const Sum *partials, Sum *d) {
     using Stretch = RowStretch<Sum, kSumWidth, Columns>;
     int lane = threadIdx.x % 32, item = blockIdx.x * kScatterWarps + threadIdx.x / 32;

@@ -31,8 +31,8 @@ struct Cubin {
 // and the functions that it calls; others are sums. Returns nothing if a resource is missing.
 std::optional<KernelResources> parsePtxasLog(llvm::StringRef log);
 
-// Returns the line of `log`, if any, in which ptxas warns that the code differs from the source.
-// ptxas has serialized warpgroup products (C7510), added a wait for them (C7517), or ignored a
+// Returns the line of `log`, if any, in which ptxas warns that it did not compile a kernel as
+// written. It serialized warpgroup products (C7510), added a wait for them (C7517), or ignored a
 // register limit (C7508).
 std::optional<std::string> findPtxasRefusal(llvm::StringRef log);
 

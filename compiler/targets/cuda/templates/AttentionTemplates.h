@@ -28,7 +28,7 @@ struct AttentionShape {
   // Only for gradients: true if the kernels also apply the gradient of lm.rope to dq and dk. The
   // kernels then have the arguments `cos` and `sin`, f32 [seq, headDim / 2].
   bool rope = false;
-  // Pitches: the number of elements from the start of a row (token) to the next; 0: no gaps.
+  // A pitch is the number of elements from the start of a row (token) to the next; 0: no gaps.
   int64_t qPitch = 0, kPitch = 0, vPitch = 0, outPitch = 0;
   int64_t doutPitch = 0, dqPitch = 0, dkPitch = 0, dvPitch = 0;
 };
@@ -99,7 +99,7 @@ int tileHeadDim(int64_t headDim);
 // Returns the dynamic shared memory of a thread block, in bytes.
 int64_t sharedBytesOf(const AttentionTile &tile, const AttentionShape &shape);
 
-// What the cost model of AttentionTiles.cpp predicts for a variant.
+// The prediction of the cost model of AttentionTiles.cpp for a variant.
 struct AttentionEstimate {
   int64_t blocksPerSm = 0; // number of blocks resident at the same time; 0: no block fits an SM
   double clocks = 0;       // SM clock cycles of the whole launch

@@ -25,7 +25,7 @@ LMC_COMMANDS_OF_TEMPLATES(LMC_DECLARE)
 LMC_DECLARE(ScatterAdd)
 #undef LMC_DECLARE
 
-// Returns the type of the scratch memory of the launches. The other commands need none.
+// Returns the type of the scratch memory for a command's launches. Other commands need none.
 mlir::RankedTensorType scratchOf(kern::RouteOp op);
 mlir::RankedTensorType scratchOf(kern::SortRowsOp op);
 mlir::RankedTensorType scratchOf(kern::ScatterAddOp op);

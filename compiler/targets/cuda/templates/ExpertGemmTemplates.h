@@ -25,7 +25,7 @@ struct ExpertGemmShape {
   bool isTiled() const { return type == DataType::BF16 && inner % 8 == 0 && columns % 8 == 0; }
 };
 
-// Returns the kernel of y; arguments x, w, offsets, y. Its traffic has the matrices of all experts.
+// Returns the kernel of y; arguments x, w, offsets, y. Its traffic includes all experts' matrices.
 CudaKernel expertGemmKernel(const ExpertGemmShape &shape);
 
 // Returns the kernel of the gradient of the matrices, with the arguments dy, x, offsets, d.

@@ -13,7 +13,7 @@
 
 namespace lmc::codegen {
 
-// What is fixed in an initializer kernel's source. Seeds, sizes and other values are arguments.
+// The constants in an initializer kernel's source. Seeds, sizes and other values are arguments.
 struct InitializerShape {
   lm::InitKind kind = lm::InitKind::Constant; // never None or Zeros (no kernel); Ones is Constant
   DataType destination = DataType::F32;       // element type of the variable
