@@ -10,7 +10,7 @@
 // that one multiply-add also applies scale / ln 2.
 //
 // Tiles of keys and values pass through a ring of `Tile::slots` buffers in shared memory. A warp
-// skips a tile of which its queries see no key.
+// skips a tile if its queries see no key of the tile.
 #pragma once
 
 #include "lmc/attention.cuh"

@@ -151,7 +151,7 @@ __device__ inline void combineRows(const T *y, const typename experts::RealOf<T>
 }
 
 // Computes the gradients of combineRows: dy[r, :] = weights[c] dout[t, :] and dweights[c] = dout[t,
-// :] . y[r, :], where c = rows[r] is the row's choice and t its token. Rows without a choice are
+// :] . y[r, :]. c = rows[r] is the choice of row r, and t is its token. Rows without a choice are
 // not written; choices without a row get zeros. Grid: ceilDiv(held, 8).
 template <typename Shape, typename T>
 __device__ inline void

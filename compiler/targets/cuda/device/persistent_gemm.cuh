@@ -8,8 +8,8 @@
 // Shape::band rows of tiles together, so that blocks share rows of x and of w in the L2 cache.
 //
 // A `Shape` describes the problem by constants: int rows, inner, columns (inner and columns are
-// multiples of 8), blocks (of the grid); for plainGemm int band (tiles); for expertGemmPersistent
-// int experts and bool transposed.
+// multiples of 8), blocks (of the grid). plainGemm also has int band (rows of tiles), and
+// expertGemmPersistent has int experts and bool transposed.
 #pragma once
 
 #include "lmc/expert_gemm.cuh"
