@@ -55,7 +55,7 @@ private:
 };
 
 // Merges the symbols from index `begin` on until no pair can be merged. Each merge takes the pair
-// with the lowest rank (the leftmost of several). No merge makes an id of `forbidden`, if not null.
+// with the lowest rank (the leftmost if equal). No merge makes an id in `forbidden` (may be null).
 void mergeSymbols(const MergeTable &merges, const IdSet *forbidden, std::vector<uint32_t> &symbols,
                   size_t begin);
 

@@ -33,7 +33,7 @@ using attention::LaneOfTile;
 using attention::lesser;
 using attention::Operand;
 
-// The rows [first, end) of one expert that a block works on; empty if the block has no work.
+// A block works on the rows [first, end) of one expert. Without work, the range is empty.
 struct Rows {
   int expert, first, end;
 };

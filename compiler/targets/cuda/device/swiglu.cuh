@@ -1,8 +1,8 @@
 // SwiGLU of bf16 rows, and its gradient. A library (cuBLAS) computes gu or d before these kernels.
 //
 //   swigluRows:      a = silu(g) u                           gu = [g | u] [rows, 2 columns], a [rows, columns]
-//   swigluRowsGrad:  dg = d u s (1 + g (1 - s)), du = d g s,  d and a [rows, columns], gu and dgu as gu
-//                    a = g s u, s = 1 / (1 + e^-g)
+//   swigluRowsGrad:  dg = d u s (1 + g (1 - s)), du = d g s,  d and a [rows, columns],
+//                    a = g s u, s = 1 / (1 + e^-g)             gu and dgu [rows, 2 columns]
 //
 // Arithmetic is in f32. A `Shape` has constants: int rows, columns (a multiple of 8); bool both
 // (true: swigluRowsGrad also writes a). dgu may use the memory of gu, and a may use that of d.

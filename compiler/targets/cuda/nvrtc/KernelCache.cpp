@@ -21,7 +21,7 @@ using llvm::StringRef;
 namespace lmc::codegen {
 
 // The version of the cache. It must change when the format of entries changes, and when compiled
-// code newly depends on something that key() does not hash.
+// code depends on a new thing that key() does not hash.
 static constexpr llvm::StringLiteral kForm = "lmc kernel 1\n";
 
 // An entry has kForm, the key, the 4 numbers of KernelResources (32 bits each, little-endian), the
