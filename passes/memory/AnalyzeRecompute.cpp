@@ -1,9 +1,9 @@
 // lm-analyze-recompute: finds the recompute options of each layer. Passes.td shows their form.
 //
 // The forward half of a layer becomes a BlockRecomputeProblem: its ops with their costs, its values
-// with their bytes, and the values that the backward half reads. A named mode may recompute only
-// certain ops. Its option is the solution that keeps the fewest bytes. The other options are
-// corners of the lower convex hull of (kept bytes, seconds).
+// with their bytes, and the values that the backward half reads. A named mode ("block") may
+// recompute only certain ops. The mode's option is its solution with the fewest kept bytes. The
+// other options are solutions on the lower convex hull of the points (kept bytes, seconds).
 #include "passes/memory/Passes.h"
 
 #include "compiler/algorithms/BlockRecompute.h"
@@ -59,7 +59,7 @@ public:
       for (Value operand : reads)
         entry.reads.push_back(ids.lookup(operand));
       // An op that is free to recompute gets the cost 0, so that the solution recomputes it
-      // wherever that saves bytes. `seconds` has its real cost.
+      // wherever that saves bytes. The vector `seconds` has the op's real cost.
       seconds.push_back(cost(&op));
       entry.seconds = isFreeToRecompute(&op) ? 0 : seconds.back();
       entry.allowed = mayRecompute(&op);
@@ -104,7 +104,7 @@ public:
       if (!known && option.keptBytes < mostBytes)
         kind.options.push_back(std::move(option));
     }
-    // If memory is left, values that are free to recompute may be kept, too.
+    // Even ops that are free to recompute take some time. Options that keep their values save it.
     FailureOr<std::vector<BlockRecomputeOption>> kept = solve("none", /*freeOpsCost=*/true);
     if (failed(kept))
       return failure();
@@ -120,8 +120,8 @@ public:
   }
 
 private:
-  // Returns the solutions that recompute only ops that `mode` allows. The last one keeps the fewest
-  // bytes. With `freeOpsCost`, ops that are free to recompute cost their real seconds.
+  // Returns the solutions that recompute only ops that `mode` allows. The last solution keeps the
+  // fewest bytes. Ops that are free to recompute cost 0 or, with `freeOpsCost`, their real seconds.
   FailureOr<std::vector<BlockRecomputeOption>> solve(StringRef mode, bool freeOpsCost = false) {
     BlockRecomputeProblem restricted = problem;
     for (auto [op, entry, cost] : llvm::zip_equal(ops, restricted.ops, seconds)) {

@@ -30,8 +30,8 @@ struct Variant {
   RecomputePlan plan;
   func::FuncOp forward;      // it returns fewer kept values
   SmallVector<int> newIndex; // for each old result, its new index; -1: dropped
-  // The kept values that recomputed ops read. Each has its index among the results of the new
-  // forward half, and the value in the old forward half.
+  // The kept values that recomputed ops read. Each pair has the index of the value's result in the
+  // new forward half, and the value in the old forward half.
   SmallVector<std::pair<unsigned, Value>> reads;
 };
 
@@ -159,8 +159,8 @@ private:
   }
 
   // Returns a copy of `backward` that recomputes the values which the forward half no longer
-  // returns. Argument i of `backward` gets the forward half's result resultOfArgument[i], or
-  // another value if that is -1.
+  // returns. If resultOfArgument[i] is not -1, the caller passes this result of the forward half as
+  // argument i of `backward`.
   func::FuncOp backwardVariant(func::FuncOp backward, const Variant &variant, StringRef name,
                                func::FuncOp forward, ArrayRef<int> resultOfArgument) {
     func::FuncOp &copy = backwardVariants[name];
@@ -228,8 +228,8 @@ private:
 struct ApplyRecomputePass : lmc::impl::ApplyRecomputePassBase<ApplyRecomputePass> {
   using ApplyRecomputePassBase::ApplyRecomputePassBase;
 
-  // Returns the recompute options in the module's attribute. If the module has neither this
-  // attribute nor a choice, computes the options.
+  // Returns the recompute options from the module's attribute. Computes them if the module has no
+  // such attribute, unless the module has a choice of options.
   FailureOr<RecomputeOptions> findOptions(bool choiceGiven) {
     ModuleOp module = getOperation();
     if (choiceGiven || hasRecomputeOptions(module))

@@ -36,13 +36,13 @@ struct RecomputePlan {
 };
 
 // Returns the plan that recomputes the ops of `chosen` whose results the backward half needs. A
-// view is recomputed if the viewed value is recomputed, else it is kept. The plan does not
-// recompute the layer's results: they are kept anyway, because the next layer reads them.
+// view is recomputed if the viewed value is recomputed; otherwise it is kept. The layer's results
+// are always kept, because the next layer reads them.
 RecomputePlan planRecompute(mlir::func::FuncOp forward, unsigned layerResults,
                             llvm::ArrayRef<mlir::Operation *> chosen);
 
-// Returns the bytes of the kept values, without the layer's arguments and results, which the
-// neighbouring layers keep. A view takes all bytes of the value that it is a view of.
+// Returns the number of bytes of the kept values. The layer's arguments and results do not count:
+// the neighbouring layers keep them. A view counts all bytes of the value that it is a view of.
 uint64_t keptBytes(mlir::func::FuncOp forward, unsigned layerResults, const RecomputePlan &plan);
 
 // Returns the value that `value` is a view of, through any number of views, or `value` itself.

@@ -40,7 +40,7 @@ static double dim(Value value, unsigned index) {
 }
 
 // Attention has two matrix products. A multiply-add counts as 2 operations. Query i of a sequence
-// sees min(i, window) keys; `visible` is the mean of this number over the queries.
+// attends to min(i, window) keys; `visible` is the mean of min(i, window) over the queries.
 static double attentionFlops(lm::AttentionOp op) {
   double seq = double(op.getSeq());
   double window = op.getWindow() > 0 ? std::min(double(op.getWindow()), seq) : seq;

@@ -16,22 +16,22 @@ using OpCost = llvm::function_ref<double(mlir::Operation *)>;
 bool isView(mlir::Operation *op);
 
 // Returns true if the backward pass needs no additional kernel to recompute the op. This holds for
-// views, the activation and the norms: the kernels of their gradients read the same operands and
-// can also write the recomputed value.
+// views, the activation and the norms. The kernels that compute their gradients read the op's
+// operands anyway, and can also write the recomputed value.
 bool isFreeToRecompute(mlir::Operation *op);
 
 // Returns true if the op may be recomputed: it is pure and no collective. One collective may be
 // recomputed too: the all-gather of tokens along `expert`, because its result takes much memory.
 bool mayRecompute(mlir::Operation *op);
 
-// Returns the FLOPs of a matrix product (2mnk) or of attention; 0 for other ops. In attention, only
-// keys that the causal mask leaves count, as in models/decoder/Counts.cpp. The gradients of the op
-// take twice as many FLOPs.
+// Returns the FLOPs of a matrix product (2mnk) or of attention; 0 for other ops. In attention, a
+// query counts only the keys that the causal mask allows, as in models/decoder/Counts.cpp. The
+// gradients of the op take twice as many FLOPs.
 double forwardFlops(mlir::Operation *op);
 
-// Predicts the seconds to recompute an op on a device with these rates. Attention has half the rate
-// of matrix products. Other ops take the time to read and write their bytes. Ops that are free to
-// recompute take only the time to write their results, and views take no time.
+// Predicts the seconds to recompute an op on a device with these rates. Attention computes half as
+// many FLOPs per second as a matrix product. Other ops take the time to read and write their bytes.
+// Ops that are free to recompute take only the time to write their results; views take no time.
 double modelledSeconds(mlir::Operation *op, const cost::Rates &rates = cost::kDefaultRates);
 
 // Returns the bytes of a tensor or scalar.

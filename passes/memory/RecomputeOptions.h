@@ -15,8 +15,8 @@
 
 namespace lmc {
 
-// The names of the first options of every layer. The next options are corners of the lower convex
-// hull: first those between "none" and "block", then those that keep more than "none".
+// Every layer has the options with these names first. The next options are corners of the lower
+// convex hull: first those that keep fewer bytes than "none", then those that keep more.
 inline constexpr llvm::StringLiteral kRecomputeModes[] = {"none", "activation", "full", "block"};
 // The mode in which every layer keeps all its values.
 inline constexpr llvm::StringLiteral kKeepAll = "keep-all";
@@ -47,8 +47,8 @@ struct RecomputeOptions {
   std::vector<RecomputeKind> kinds;
   std::vector<int64_t> layers; // the kind of each layer of the model: an index into `kinds`
 
-  // Returns the choice that gives the option named `mode` to every `stride`-th layer and "none" to
-  // the others. Emits an error if a kind has no option of that name.
+  // Chooses the option named `mode` for every `stride`-th layer, and "none" for the other layers.
+  // Emits an error if a kind of layer has no option of that name.
   mlir::FailureOr<std::vector<int64_t>> choiceOf(mlir::ModuleOp module, llvm::StringRef mode,
                                                  int64_t stride) const;
 
@@ -56,7 +56,7 @@ struct RecomputeOptions {
   mlir::LogicalResult check(mlir::ModuleOp module, llvm::ArrayRef<int64_t> choice) const;
 };
 
-// Finds the options of every layer of the model, with `cost` as the cost of each op.
+// Finds the options of every layer of the model. `cost` returns the seconds to recompute an op.
 mlir::FailureOr<RecomputeOptions> analyzeRecompute(mlir::ModuleOp module, OpCost cost);
 
 // Write and read the attribute `lm.recompute_options`. Reading fails if it is missing or malformed.

@@ -36,7 +36,7 @@ static std::string checkpointsFolder(const std::string &runDirectory) {
   return runDirectory + "/checkpoints";
 }
 
-// Returns the step of a checkpoint folder from its name, such as "1000"; nullopt for other names.
+// Returns the step of a checkpoint folder, given its name ("1000"); nullopt for other names.
 static std::optional<uint64_t> parseStep(std::string_view name) {
   const auto step = parseWhole<uint64_t>(name);
   return step && std::to_string(*step) == name ? step : std::nullopt;
@@ -168,7 +168,7 @@ Result<void> removeInterrupted(const std::string &folder) {
   return {};
 }
 
-// Sets `fetchFailed` if the error comes from a file's `fetch` on this rank.
+// Sets `fetchFailed` to whether this rank's latest call of a file's `fetch` failed.
 static Result<void> writeFiles(Communicator &group, const std::string &partial,
                                const CheckpointState &state,
                                const std::vector<CheckpointFile> &files, bool &fetchFailed) {
@@ -233,13 +233,13 @@ static Result<void> saveNew(Communicator &group, const std::string &folder, cons
     written = allSucceed(group, first ? publishFolder(partial, folder + "/" + name,
                                                       folder + "/." + name + kReplacedSuffix)
                                       : Result<void>());
-  // If this removal fails too, the next save frees the disk space. The error is still the save's.
+  // If this removal fails too, the next save frees the space. Returns the Error of the save.
   if (!written && first)
     (void)static_cast<bool>(removeTree(partial));
   return written;
 }
 
-// Returns the step of the checkpoint with the lowest extra[`key`]; nullopt: none.
+// Returns the step of the checkpoint with the lowest extra[`key`]; nullopt if none has this key.
 static std::optional<uint64_t> bestOf(const std::string &runDirectory,
                                       const std::vector<uint64_t> &steps, const std::string &key) {
   std::optional<uint64_t> best;
@@ -370,7 +370,7 @@ Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDi
   if (!exists(folder))
     return std::optional<std::string>();
   LMC_LET(names, listFolder(folder));
-  // For equal steps, the folder STEP is tried before the folder `.STEP.replaced`.
+  // If two folders have the same step, STEP is tried before `.STEP.replaced`.
   std::map<uint64_t, std::vector<std::string>, std::greater<>> newestFirst;
   for (const std::string &name : *names)
     if (std::optional<uint64_t> step = parseStep(name))
@@ -388,7 +388,7 @@ Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDi
       Result<CheckpointState> state = readCheckpointState(path, /*verifyChecksums=*/false);
       if (state && state->step == step)
         return std::optional(path);
-      // If the disk cannot read a checkpoint, or another release wrote it, it is not damaged.
+      // A checkpoint that the disk cannot read, or that another release wrote, is not damaged.
       if (!state && state.error().code == ExitCode::Failure)
         return state.error();
       if (::access((path + "/" + kStateFile).c_str(), R_OK) != 0 && errno != ENOENT)
@@ -446,7 +446,7 @@ static Result<std::vector<PlacedTensor>> placeTensors(const SafeTensorsFile &con
   return places;
 }
 
-// `data` holds bytes [offset, offset + bytes) of the file. Stores the parts of tensors in them.
+// `data` has bytes [offset, offset + bytes) of the file. Stores all tensor bytes among them.
 static Result<void> storeParts(const CheckpointTarget &target,
                                const std::vector<PlacedTensor> &places, uint64_t offset,
                                const void *data, uint64_t bytes) {
@@ -533,7 +533,7 @@ loadCheckpoint(Communicator &group, const std::string &directory,
   std::string fault;
   LMC_LET(opened, allSucceed(group, openFiles(directory, targets, fault)));
   if (group.size() > 1) {
-    // If one rank finds a damaged file, all ranks return its fault.
+    // If one rank finds a damaged file, all ranks return what this rank found.
     LMC_LET(faults, gatherTexts(group, fault));
     for (const std::string &found : *faults)
       if (!found.empty())

@@ -87,23 +87,23 @@ inline constexpr const char *kStandsFor = "stands_for";
 struct KeepRules {
   KeepRules(int newest = 0) : newest(newest) {}
   int newest; // the number of newest checkpoints that stay; 0: all
-  // Keeps checkpoints whose step, or the step in extra[kStandsFor], is a multiple of this; 0: none.
+  // A checkpoint stays if its step, or its extra[kStandsFor], is a multiple of `every`. 0: no rule.
   uint64_t every = 0;
   std::string best; // the one with the lowest extra[best] stays; "": none
   std::optional<uint64_t> suspect; // the newest checkpoint of a step before this one stays
 };
 
-// All ranks of a `group` call these functions together, with the same arguments except the parts.
-// All succeed, or all get an Error.
+// All ranks of `group` call these functions together, with equal arguments except for the parts of
+// tensors. Either the call succeeds on all ranks, or all ranks get an Error.
 
 // Removes what interrupted saves or exports have left in `folder`. A folder `.STEP.replaced` gets
 // the name STEP back if no folder has that name.
 Result<void> removeInterrupted(const std::string &folder);
 
-// Saves a checkpoint, and then removes the others that no rule of `keep` keeps. The new checkpoint
-// counts as one of the newest. The free disk space is checked first. After an Error, all earlier
+// Saves a checkpoint. Then removes the older checkpoints that no rule of `keep` keeps; the new
+// checkpoint counts for keep.newest. First checks the free disk space. After an Error, all earlier
 // checkpoints are intact. If only the removal of an older checkpoint fails, `remark` of the rank at
-// position 0 gets the reason, and there is no Error. Without `remark`, this failure is an Error.
+// position 0 gets the reason, and there is no Error. If `remark` is null, this failure is an Error.
 Result<void> saveCheckpoint(Communicator &group, const std::string &runDirectory,
                             const CheckpointState &state, const std::vector<CheckpointFile> &files,
                             const KeepRules &keep, std::string *remark = nullptr);
@@ -111,8 +111,8 @@ Result<void> saveCheckpoint(Communicator &group, const std::string &runDirectory
 // Returns the maximum number of bytes on disk of a checkpoint with these files.
 Result<uint64_t> checkpointBytes(const std::vector<CheckpointFile> &files);
 
-// Saves a checkpoint as OUT/checkpoints/STEP.SUFFIX (or STEP.SUFFIX-2, ...), which "auto" does not
-// resume from and no save removes. Returns the path.
+// Saves a checkpoint as OUT/checkpoints/STEP.SUFFIX (or STEP.SUFFIX-2, ...). No save removes it,
+// and "auto" never resumes from it. Returns its path.
 Result<std::string> saveAside(Communicator &group, const std::string &runDirectory,
                               const CheckpointState &state,
                               const std::vector<CheckpointFile> &files, const std::string &suffix);
@@ -155,9 +155,9 @@ struct CheckpointTarget {
 
 // Loads files of a checkpoint. Each file must hold exactly the tensors of its target. A single rank
 // reads each byte once, on several threads. Several ranks divide the verification of the files
-// among them, and then read their parts. If a file is damaged, returns the checkpoint; the stored
-// bytes must then not be used. Error: `store` failed, or the checkpoint has other tensors. The
-// latter is found before the first call of `store`.
+// among them, and then read their parts. If a file is damaged, returns a DamagedCheckpoint; the
+// stored bytes must then not be used. Errors: a file has other tensors, which is found before the
+// first call of `store`; `store` failed.
 Result<std::optional<DamagedCheckpoint>>
 loadCheckpoint(Communicator &group, const std::string &directory,
                const std::vector<CheckpointTarget> &targets);

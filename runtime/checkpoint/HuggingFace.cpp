@@ -104,8 +104,7 @@ static bool isWeightFile(std::string name) {
   return name == "model-00000-of-00000.safetensors";
 }
 
-// Returns an error unless `directory` is missing, empty or an earlier export, which may be
-// replaced.
+// Returns an error if `directory` exists and has a file that no export writes.
 static Result<void> checkReplaceable(const std::string &directory, const ExportOptions &options) {
   if (!exists(directory))
     return {};
@@ -441,7 +440,7 @@ static Result<bool> saysUntied(const std::string &path) {
   return tie != config->end() && tie->is_boolean() && !tie->get<bool>();
 }
 
-// Formats names as "'a', 'b', 'c' and 7 more".
+// Returns the first three names and the number of the others: "'a', 'b', 'c' and 7 more".
 static std::string listNames(const std::vector<std::string> &names) {
   constexpr size_t kShown = 3;
   std::string text;
@@ -452,13 +451,13 @@ static std::string listNames(const std::vector<std::string> &names) {
   return text;
 }
 
-// Returns true for a tensor of a file that is no parameter: RoPE's frequencies, and GPT-2's mask.
+// Returns true for tensors in a file that are no parameters: RoPE's frequencies and GPT-2's masks.
 static bool isBuffer(std::string_view name) {
   return name.ends_with("rotary_emb.inv_freq") || name.ends_with(".attn.bias") ||
          name.ends_with(".attn.masked_bias");
 }
 
-// Adds a prefix such as "model." to the names in the file, if only the names in `tensors` have it.
+// Adds the prefix of names in `tensors` ("model.") to all names in the file, if none has it yet.
 static void addPrefix(Model &model, const std::vector<TensorView> &tensors) {
   if (tensors.empty())
     return;
@@ -552,7 +551,7 @@ static Result<void> divideExperts(Model &model, const std::vector<TensorView> &t
 
 Result<void> importHuggingFace(const std::string &path, const std::vector<TensorView> &tensors,
                                const StoreTensor &store) {
-  // Checks that the bytes of each view match its shape. The size of `buffer` relies on this.
+  // Checks that each view has the number of bytes of its shape. `buffer` is sized by these bytes.
   if (Result<uint64_t> bytes = safeTensorsBytes(path, tensors, {}); !bytes)
     return bytes.error();
   LMC_LET(model, openModel(path));

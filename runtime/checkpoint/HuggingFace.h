@@ -13,7 +13,7 @@ struct ExportOptions {
   uint64_t maximumShardBytes = 5'000'000'000;
   // The ids that begin and end a document; nullopt: the ids in config.json.
   std::optional<uint32_t> bosTokenId, eosTokenId;
-  // Rows of zeros pad the embedding, the head and vocab_size to a multiple of this; 1: no padding.
+  // Rows of zeros increase the vocabulary size to a multiple of vocabMultiple; 1: no padding.
   uint64_t vocabMultiple = 1;
   std::vector<std::string> files; // files that are copied to the folder, such as a tokenizer's
 };
@@ -22,11 +22,11 @@ struct ExportOptions {
 // tensors. If they exceed the limit of one file, they get several files, as in `save_pretrained`.
 // Values are rounded to nearest even. Only one tensor is in host memory at a time.
 //
-// `configJson` becomes config.json, with the dtype and the ids of `options`. If it has
+// `configJson` becomes config.json, with the dtype and the token ids in `options`. If it has
 // tie_word_embeddings = true, `lm_head.weight` is left out.
 //
-// An earlier export in `directory` is replaced. Error: `directory` has a file that no export writes
-// and that would be lost.
+// An earlier export in `directory` is replaced. Error: `directory` has a file that no export
+// writes.
 Result<void> exportHuggingFace(const std::string &directory, const std::string &configJson,
                                const std::vector<TensorView> &tensors, const FetchTensor &fetch,
                                const ExportOptions &options = {});
@@ -36,22 +36,22 @@ Result<std::vector<std::string>> tokenizerFiles(const std::string &path);
 
 // Fills every tensor, by name, from `path`: a folder as exportHuggingFace() writes it, or a single
 // .safetensors file. Floats are converted to the requested dtype, rounded to nearest even. Error,
-// found before the first call of `store`: a tensor is missing, not requested or of another shape.
+// found before the first call of `store`: the file lacks a tensor of `tensors`, has another one, or
+// has one of another shape.
 //
-// The names in a file may lack a prefix that the requested names have, as in the published GPT-2:
-// "model." or "transformer.".
+// The names in `tensors` may begin with "model." or "transformer." where the names in the file do
+// not, as in the published GPT-2.
 //
-// The experts of a layer may be fused, as `save_pretrained` of transformers 5 writes them with
-// save_original_format=False:
+// A layer's experts may be fused, as transformers 5 writes them with save_original_format=False:
 //
 //   LAYER.mlp.experts.gate_up_proj   [experts, 2 * width, hidden]: rows of gate, then of up
 //   LAYER.mlp.experts.down_proj      [experts, hidden, width]
 //
 // In such a file the router of a Mixtral is LAYER.mlp.gate.weight. Error: the number of experts in
-// the file is not the requested number.
+// the file differs from that in `tensors`.
 //
 // A file may also have RoPE's inverse frequencies, GPT-2's causal masks (`attn.bias`,
-// `attn.masked_bias`) and, if the requested head is tied to the embedding, `lm_head.weight`. Error:
+// `attn.masked_bias`) and `lm_head.weight` of a model whose head is tied to the embedding. Error:
 // the head is tied, but a config.json beside the file has tie_word_embeddings = false.
 Result<void> importHuggingFace(const std::string &path, const std::vector<TensorView> &tensors,
                                const StoreTensor &store);

@@ -49,7 +49,7 @@ struct RunIdentity {
   std::string target;   // "cpu", "cuda:sm_90a"
   std::string compilerVersion, runtimeVersion;
   std::string host; // name of rank 0's machine, its CPU and system
-  // The device, driver and libraries of rank 0; "": an earlier release recorded none.
+  // The device, driver and libraries of rank 0; "" if an earlier release saved the run.
   std::string device;
   std::string configPath;         // path of the TOML file from which the plan was compiled
   std::string configDirectory;    // folder at which relative paths in settings start

@@ -27,7 +27,7 @@ Result<std::string> tokenizerFile(const std::string &path) {
   return userError("{}: no tokenizer.json and no tokenizer.model there", path);
 }
 
-// Returns data.end_of_document if it is set, else that of the first token file, if it still exists.
+// Returns data.end_of_document if it is set. Otherwise reads it from the first token file, if any.
 static std::optional<uint32_t> endOfDocument(const RunIdentity &run) {
   auto text = [&](const char *key) {
     auto found = run.settings.find(key);
@@ -49,7 +49,7 @@ Result<void> addTokenizer(const RunIdentity &run, const std::string &tokenizer,
                           ExportOptions &options) {
   if (!options.eosTokenId)
     options.eosTokenId = endOfDocument(run);
-  // In training, a document begins behind the token that ends the previous document.
+  // A training document begins right after the token that ends the previous document.
   if (!options.bosTokenId)
     options.bosTokenId = options.eosTokenId;
   const std::vector<FileFingerprint> trained = run.trainData();

@@ -20,8 +20,8 @@ inline constexpr const char *kTokenizerNames[] = {"tokenizer.json", "tokenizer.m
 // Returns the file to open, given a tokenizer's file or folder. Error: there is none.
 Result<std::string> tokenizerFile(const std::string &path);
 
-// Adds the tokenizer's files to `options`. Sets the ids that begin and end a document if they are
-// not set. `tokenizer` is a file or folder; "": the one beside the first token file.
+// Adds the files of a tokenizer to `options`, and the ids that begin and end a document unless they
+// are set. `tokenizer` is a file or folder; "": tokenizerFolder() of the first token file.
 Result<void> addTokenizer(const RunIdentity &run, const std::string &tokenizer,
                           ExportOptions &options);
 

@@ -426,8 +426,7 @@ Result<std::unique_ptr<SafeTensorsFile>> SafeTensorsFile::open(const std::string
                        sizeof headerBytes + headerBytes + begin, end - begin});
   }
 
-  // Ranges inside the data have neither gaps nor overlaps if each one begins where the one before
-  // it ends.
+  // The tensors have neither gaps nor overlaps if each begins at the end of the previous one.
   std::sort(entries.begin(), entries.end(), [](const Entry &a, const Entry &b) {
     return std::tie(a.data, a.bytes) < std::tie(b.data, b.bytes);
   });

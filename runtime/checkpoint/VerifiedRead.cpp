@@ -66,8 +66,8 @@ Result<File> openRecorded(const RecordedFile &recorded) {
   return file;
 }
 
-// Reads bytes [begin, end) of a file, and returns their hash. Calls use(offset, bytes) for each
-// part while `block` holds this part.
+// Reads bytes [begin, end) of a file in blocks, and returns their hash. After reading a block into
+// `block`, calls use(offset, bytes) with its place in the file.
 template <typename Use>
 static Result<uint64_t> hashPiece(const File &file, uint64_t begin, uint64_t end,
                                   std::vector<std::byte> &block, const Use &use) {
@@ -189,14 +189,14 @@ Result<void> verifyFiles(const std::vector<RecordedFile> &files) {
   return *fault ? Result<void>(Error{**fault}) : Result<void>();
 }
 
-// Returns the file's size, and the hashes of pieces p, p + n, p + 2n, ...: rank p of n reads these.
+// Returns the size, and the hashes of this rank's pieces: p, p + n, p + 2n, ... for rank p of n.
 static Result<std::pair<uint64_t, std::vector<uint64_t>>> hashShare(const std::string &path,
                                                                     const Communicator &group) {
   LMC_LET(file, File::openForReading(path));
   LMC_LET(bytes, file->size());
   const uint64_t pieces = (*bytes + kPieceBytes - 1) / kPieceBytes;
   const auto ranks = static_cast<uint64_t>(group.size());
-  // The lists of all ranks have the same length. The hash of a piece beyond the file is 0.
+  // All ranks return equally many hashes. A piece behind the end of the file has the hash 0.
   std::vector<uint64_t> hashes((pieces + ranks - 1) / ranks);
   std::vector<std::byte> block(kBlockBytes);
   for (uint64_t i = 0; i < hashes.size(); ++i) {

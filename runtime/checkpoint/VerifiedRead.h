@@ -15,8 +15,8 @@
 
 namespace lmc {
 
-// The size and hash of a file. Pieces of 16 MiB are hashed in any order. `xxh64` is the XXH64 of
-// the list of their XXH64s (8 bytes each, little-endian). All seeds are 0.
+// The size and hash of a file. The file is divided into pieces of 16 MiB. `xxh64` is the XXH64 of
+// the sequence of the pieces' XXH64s, each 8 little-endian bytes. All XXH64s have the seed 0.
 struct FileDigest {
   uint64_t bytes = 0;
   uint64_t xxh64 = 0;
@@ -47,9 +47,9 @@ Result<File> openRecorded(const RecordedFile &recorded);
 using ConsumeBytes =
     std::function<Result<void>(size_t file, uint64_t offset, const void *data, uint64_t bytes)>;
 
-// Reads each byte of `files` once, on several threads, and passes it to `consume` before its hash
-// is checked. If a file differs from its record, returns the reason; the bytes that `consume`
-// received must then not be used. Error: `consume` failed.
+// Reads each byte of `files` once, on several threads, and passes it to `consume`. The hashes are
+// compared afterwards: if a file differs from its record, returns the reason, and the caller must
+// not use the bytes that `consume` received. Error: `consume` failed.
 Result<std::optional<std::string>> readVerified(const std::vector<RecordedFile> &files,
                                                 const ConsumeBytes &consume);
 

@@ -47,7 +47,7 @@ Result<void> allSucceed(Communicator &group, const Result<void> &mine) {
     return mine ? failed.error() : mine.error();
   if (!*failed)
     return {};
-  // A rank that succeeded sends "". Others send their exit code and error message.
+  // A rank with success sends "". Any other rank sends its exit code and error message.
   auto texts = gatherTexts(
       group,
       mine ? "" : fmt::format("{} {}", static_cast<int>(mine.error().code), mine.error().message));

@@ -20,8 +20,8 @@ Result<double> sumOf(Communicator &group, double mine);
 // Returns true on all ranks if `mine` is true on at least one.
 Result<bool> anyOf(Communicator &group, bool mine);
 
-// If `mine` is an Error on at least one rank, returns an Error on all ranks: the rank's own Error,
-// or else that of the first failed rank, with the number of that rank.
+// If `mine` is an Error on at least one rank, returns an Error on all ranks. A failed rank returns
+// its own Error. The others return the Error of the first failed rank, with the rank's number.
 Result<void> allSucceed(Communicator &group, const Result<void> &mine);
 
 // Returns `mine`, or an Error as allSucceed() above returns it.

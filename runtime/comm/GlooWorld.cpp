@@ -33,12 +33,12 @@ namespace {
 // The time limit of Gloo's waits. The control connection finds a lost rank much earlier.
 constexpr std::chrono::hours kNoLimit{24 * 365};
 
-// Limits of sums, in bytes: the minimum size of a message, and the maximum that a rank has received
-// but not yet added.
+// Limits in bytes for the computation of sums: the minimum size of a message, and the maximum size
+// of the data that a rank has received but not added yet.
 constexpr uint64_t kLeastChunk = 64 << 10, kScratch = 16 << 20;
 
-// The waits for messages in all groups of a world. This class ends the waits for a lost rank,
-// because Gloo ends only some of them when a connection is closed.
+// The waits for messages in all groups of a world. If a rank is lost, this class ends all waits for
+// it, because Gloo ends only some of them when a connection is closed.
 class Waits {
 public:
   // Adds a wait for `rank`. Returns false if the rank is lost.
@@ -162,8 +162,8 @@ public:
   }
 
 private:
-  // Messages that are sent and received at the same time. They carry the number `slot`, which is
-  // the same on all ranks, because all make these objects in the same order.
+  // Messages that are sent and received at the same time. All of them carry the number `slot`. All
+  // ranks make these objects in the same order, so an object has the same number on all ranks.
   class Messages {
   public:
     explicit Messages(GlooCommunicator &group) : Messages(group, group.slots++) {}
@@ -237,7 +237,7 @@ private:
   // Returns the position `distance` after this rank's.
   int after(int distance) const { return (here + distance) % size(); }
 
-  // Divides `elements` elements into one piece per rank. Returns the index of piece i's first one.
+  // Divides `elements` elements into one piece per rank. Returns the index at which piece i begins.
   uint64_t firstOf(int i, uint64_t elements) const {
     return elements * static_cast<uint64_t>(i) / ranks.size();
   }
@@ -257,8 +257,8 @@ private:
     return messages.wait();
   }
 
-  // Sets d to piece `here`, this rank's piece, of the sum of all ranks' x. d may be that piece of
-  // x. Chunks of the piece are added while the next chunks arrive.
+  // Computes piece `here`, this rank's piece, of the sum of all ranks' x, and stores it in d. d may
+  // be piece `here` of x. Chunks of the piece are added while the next chunks arrive.
   Result<void> reducePieces(const char *x, char *d, uint64_t elements, DType dtype) {
     const uint64_t width = byteWidth(dtype), others = ranks.size() - 1;
     const uint64_t most = (elements + others) / ranks.size(); // elements of the largest piece
@@ -404,7 +404,7 @@ private:
   }
 
   std::unique_ptr<Communicator> makeAxis(const std::string &axis, AxisGroups groups) {
-    // The first rank makes the name unique, because it is in no other group of this kind.
+    // No other group of this kind contains the first rank, so its number makes the name unique.
     auto make = [&](const char *kind, std::vector<int> members) {
       const std::string name = fmt::format("{} {} {} {}", divisions, axis, kind, members.front());
       return makeGroup(name, std::move(members));
@@ -489,15 +489,15 @@ Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options,
 
 } // namespace lmc
 
-// Replaces libc's epoll_wait() for Gloo, a shared library. It does the same, but sleeps while Gloo
-// waits in a busy loop.
+// Replaces libc's epoll_wait() for Gloo, which is a shared library. This function also sleeps 20 us
+// if Gloo calls it again and again without doing anything.
 //
-// If another thread holds the lock of a connection that epoll reports, Gloo's thread calls
-// epoll_wait() again at once. If the holder of the lock needs a core, this loop occupies the core
-// for milliseconds: two ranks on two shared cores spent 90% of their processor time in the loop.
+// Gloo does so if epoll reports a connection whose lock another thread holds. If that other thread
+// needs the core, Gloo's calls keep the core busy for milliseconds. Two ranks on two shared cores
+// spent 90% of their processor time in such calls.
 extern "C" int epoll_wait(int epoll, epoll_event *events, int most, int timeout) {
   using Clock = std::chrono::steady_clock;
-  // If a caller calls again within kNothing, it has read and written nothing in between.
+  // A caller that calls again in less than kNothing has read and written nothing.
   constexpr std::chrono::microseconds kNothing{2}, kSleep{20};
   constexpr int kPatience = 16; // number of such calls in a row without a sleep
   thread_local Clock::time_point returned;

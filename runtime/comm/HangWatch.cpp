@@ -14,10 +14,10 @@ std::string Hang::text() const {
   return fmt::format("no progress for {:.0f} s ({})", seconds, describe(state));
 }
 
-// A save may take this many times StallLimits::seconds: writing a tensor may take a minute.
+// A save may take this factor times StallLimits::seconds: writing one tensor may take a minute.
 static constexpr double kLongWrite = 6;
 
-// Returns the seconds without progress after which a warning is given; the run goes on. The limit
+// Returns the seconds without progress after which a warning is given. The run continues. The limit
 // for logs is long, because a user may stop the console with Ctrl-S for a long time.
 double HangJudge::warningLimit(const Progress::State &state) const {
   switch (state.activity) {

@@ -29,8 +29,8 @@ class HangJudge {
 public:
   explicit HangJudge(const StallLimits &limits) : limits(limits) {}
 
-  // Must be called about once per second. `now` is the time in seconds. The call is `late` seconds
-  // later than planned. These seconds do not count, because the process was probably stopped.
+  // Must be called about once per second, with the time `now` in seconds. If the call comes `late`
+  // seconds too late, they do not count as time without progress: the process was probably stopped.
   std::optional<Hang> observe(const Progress::State &state, double now, double late = 0);
 
 private:

@@ -84,7 +84,7 @@ private:
     return nullptr;
   }
 
-  // Returns the value of the flag, else of the variable `name` unless it is null, else nothing.
+  // Returns the flag's value, else that of the variable `name` (may be null), else nullopt.
   Result<std::optional<int64_t>> number(const std::optional<int64_t> &option, const char *flag,
                                         int64_t least, int64_t most, const char *name) const {
     if (option) {

@@ -1,16 +1,16 @@
-// Finds the number of this process's rank and the address of rank 0: in flags, else in the
-// environment variables that a launcher has set. Launchers are tried in this order:
+// Finds the number of this process's rank and the address of rank 0. Reads them from flags, else
+// from the environment variables that a launcher has set. Launchers are tried in this order:
 //
 //   Open MPI              OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK
 //   torchrun, Kubernetes  RANK, WORLD_SIZE, LOCAL_RANK (else 0)
 //   Slurm (srun)          SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID
 //
-// A process that finds none of them is a world of one rank.
+// If none of these variables is set, the process is the only rank.
 //
-// Rank 0's host is MASTER_ADDR. If that is not set, it is the first host of the step's node list
-// under Slurm, and this host under Open MPI if all ranks are on it.
+// Rank 0's host is MASTER_ADDR. Without this variable, it is the first host of the step's node list
+// under Slurm, or this host under Open MPI if all ranks are on it.
 //
-// Rank 0's port is the first of these whose variables are set:
+// Rank 0's port is the first of these numbers whose environment variables are set:
 //   LMC_PORT
 //   MASTER_PORT + 1000 or, if that is above 65535, MASTER_PORT - 1000: torchrun uses MASTER_PORT
 //   20000 + (8 SLURM_JOB_ID + SLURM_STEP_ID) % 10000

@@ -1,5 +1,5 @@
-// In a call of a group, each rank publishes the address of its tensor. After a barrier it computes
-// its part of the result from all tensors. A second barrier ends the call.
+// In each collective, a rank publishes the address of its tensor and waits at a barrier. Then it
+// computes its part of the result from all ranks' tensors. A second barrier ends the collective.
 #include "runtime/comm/LocalWorld.h"
 
 #include "ground/plan/PlanFile.h"

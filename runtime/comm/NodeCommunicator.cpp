@@ -14,7 +14,7 @@ using plan::DType;
 // The number of bytes of a tensor that are processed at a time.
 static constexpr uint64_t kScratchBytes = 16 << 20;
 
-// Returns a key of the rank's group along the axis. Other groups along this axis have other keys.
+// Returns a pair of numbers that identifies the rank's group among all groups along the axis.
 static std::pair<int, int> groupAlong(plan::Axis axis, int rank, int shardRanks, int expertRanks) {
   const int group = rank / shardRanks, position = rank % shardRanks;
   switch (axis) {

@@ -1,11 +1,12 @@
-// A group of ranks on several nodes, with several ranks on each node. A rank's place is its number
-// among the group's ranks on its node. Data that all ranks of a node need crosses the link between
-// nodes only once:
+// The collectives of a group that has several ranks on each of several nodes. The place of a rank
+// is its number among the group's ranks on its node. Data that all ranks of a node need crosses the
+// link between nodes only once:
 //
-//   all-gather       First the ranks with the same place gather, then the ranks of each node.
-//   reduce-scatter   First the ranks of each node: the rank with place p gets the sums for the
-//                    ranks with place p on all nodes. Then the ranks with the same place.
-//   all-reduce       A reduce-scatter on each node, an all-reduce of the ranks with the same place,
+//   all-gather       First among the ranks with equal places, then among the ranks of each node.
+//   reduce-scatter   First among the ranks of each node: the rank with place p gets this node's sum
+//                    of the pieces for all ranks with place p. Then among ranks with equal places.
+//   all-reduce       A reduce-scatter on each node, an all-reduce among the ranks with equal
+//   places,
 //                    and an all-gather on each node.
 //
 // Tensors are processed in chunks, so that at most 32 MiB are copied at a time.
@@ -21,8 +22,8 @@ namespace lmc {
 // The ranks of a group along an axis, by position.
 struct AxisGroups {
   std::vector<int> all;
-  // The ranks on this rank's node, and the ranks with its place on all nodes. Both lists are empty
-  // unless the group is on several nodes and has the same number of ranks, at least 2, on each.
+  // The ranks on this rank's node, and the ranks with this rank's place on all nodes. Both lists
+  // are empty unless the group is on several nodes, with equally many ranks (at least 2) on each.
   std::vector<int> onNode, acrossNodes;
 };
 

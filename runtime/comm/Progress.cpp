@@ -17,7 +17,7 @@ const char *textOf(Activity activity) {
   return index < std::size(kTexts) ? kTexts[index] : "?";
 }
 
-// Adds the seconds since the last call to each total that the current activity and wait select.
+// Adds the seconds since the last call to each total that `current` belongs to, such as `busy`.
 void Progress::count() {
   const auto now = std::chrono::steady_clock::now();
   const double seconds = std::chrono::duration<double>(now - counted).count();

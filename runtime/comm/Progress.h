@@ -34,8 +34,8 @@ public:
     uint64_t step = 0;      // the optimizer step of the activity; 0: none yet
     uint64_t moves = 0;     // changes with each progress of the main thread
     bool waits = false;     // the main thread waits for other ranks, or for its device
-    // The time in seconds of the longest of the latest kWindow steps, without work between steps.
-    // The first two steps do not count, because they capture graphs. 0: there is no such step yet.
+    // The maximum duration in seconds of the latest kWindow steps, without the work between steps.
+    // The first two steps do not count, because they capture graphs. 0: no step has counted yet.
     double stepSeconds = 0;
     // The mean busy time of a step in seconds, over the last complete window of kBusyWindow steps.
     // The main thread is busy while it reads data or computes, and does not wait.
@@ -69,8 +69,8 @@ public:
   };
   Sums sums();
 
-  // While such an object of the main thread exists, this thread counts as waiting. An object of
-  // another thread, or with `progress` null, has no effect.
+  // The main thread counts as waiting while it has an object of this class. An object of another
+  // thread, or with `progress` null, has no effect.
   class Wait {
   public:
     explicit Wait(Progress *progress, const char *waitsFor = "other ranks");
@@ -82,7 +82,7 @@ public:
     Progress *progress; // null if the object has no effect
   };
 
-  // The main thread counts as doing `activity` as long as such an object exists.
+  // While an object of this class exists, the main thread counts as doing `activity`.
   class Aside {
   public:
     Aside(Progress &progress, Activity activity) : progress(progress) {

@@ -14,15 +14,15 @@ struct SlowRanks {
   double others = 0;      // the median of busySeconds of all other ranks
 };
 
-// Returns the ranks with busySeconds >= 1.3 m and >= m + 0.01 s, where m is the median of all
-// ranks. For an even number of ranks, m is the lower of the two middle values. Returns nullopt if
-// no rank is slow, if there is only one rank, or if a rank has not ended a window.
+// Returns the ranks whose busySeconds are at least 1.3 m and at least m + 0.01 s. m is the median
+// of all ranks' busySeconds, or the lower of the two middle values. Returns nullopt if no rank is
+// slow, if there is only one rank, or if a rank has not completed a window yet.
 std::optional<SlowRanks> findSlowRanks(const std::vector<Progress::State> &states);
 
 class SlowRankWatch {
 public:
   // Must be called repeatedly with the states of all ranks. Returns the ranks that are slow in two
-  // successive windows of Progress::kBusyWindow steps, each rank at most once in 40 windows.
+  // successive windows of Progress::kBusyWindow steps. Returns a rank at most once in 40 windows.
   std::optional<SlowRanks> observe(const std::vector<Progress::State> &states);
 
 private:

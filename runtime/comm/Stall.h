@@ -11,10 +11,10 @@ namespace lmc {
 
 // Limits for the time that a rank may spend without progress.
 struct StallLimits {
-  // For a rank that reads data or computes: max(seconds, steps * stepSeconds) seconds, with the
-  // stepSeconds of limitOf(). For a rank that measures links: `seconds`.
+  // A rank that reads data or computes has the limit max(seconds, steps * stepSeconds) seconds,
+  // with the stepSeconds of limitOf(). A rank that measures links has the limit `seconds`.
   double seconds = 10, steps = 3;
-  // The limit in seconds in all other cases: for another activity, such as a save; as long as
+  // This limit, in seconds, applies in all other cases: for another activity, such as a save; while
   // stepSeconds is not known; or if all ranks wait.
   double otherSeconds = 1800;
 };
@@ -38,9 +38,9 @@ double limitOf(const Progress::State &state, double stepSeconds, const StallLimi
 // or "saving, step 20: writing PATH for 31 s".
 std::string describe(const Progress::State &state);
 
-// A rank hangs if it does not wait, has made no progress for its limit, and another rank has waited
-// for at least this limit. Returns the rank that has hung longest. If all ranks have waited for
-// limits.otherSeconds, returns a Stall without a rank.
+// A rank hangs if it does not wait and has made no progress for the time L = limitOf(), while
+// another rank has waited for at least L. Returns the rank that has hung for the longest time. If
+// all ranks have waited for limits.otherSeconds, returns a Stall without a rank.
 std::optional<Stall> findStall(const std::vector<RankProgress> &ranks, const StallLimits &limits);
 
 } // namespace lmc

@@ -21,7 +21,7 @@ public:
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // The group of all ranks. Different threads may use different groups at the same time.
+  // The group of all ranks. Two threads may use two different groups at the same time.
   virtual Communicator &all() = 0;
 
   // A second group of all ranks. A thread uses it to save while the main thread trains.

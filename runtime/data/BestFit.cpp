@@ -6,7 +6,7 @@
 namespace lmc {
 
 const PackedWindows::Piece *PackedWindows::find(uint64_t window, uint64_t offset) const {
-  // The last piece that begins at or before the offset.
+  // `found` is the last piece that begins at or before `offset`.
   const Piece *found =
       std::upper_bound(pieces.data() + first[window], pieces.data() + first[window + 1], offset,
                        [](uint64_t at, const Piece &piece) { return at < piece.offset; }) -

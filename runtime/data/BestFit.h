@@ -1,7 +1,7 @@
-// Puts documents into windows of equal length, the longest document first. Each goes into the
-// fullest window that has room for it (best-fit decreasing). A document longer than a window is
-// first cut into whole windows and a remainder. H. Ding et al., "Fewer Truncations Improve Language
-// Modeling", ICML 2024.
+// Puts documents into windows of equal length, the longest document first. Each document goes into
+// the fullest window that still has room for it (best-fit decreasing). A document longer than a
+// window is first cut into whole windows and a remainder. Source: H. Ding et al., "Fewer
+// Truncations Improve Language Modeling", ICML 2024.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ struct PackedWindows {
   const Piece *find(uint64_t window, uint64_t offset) const;
 };
 
-// `starts` has the index of each document's first token; the indices ascend from 0. `end` is the
-// number of tokens of all documents. A document may be empty. `window` is 1 to 2^31 - 1 tokens. For
-// 10^7 documents of 680 tokens on average and windows of 2048, it takes 3 s and 490 MB of memory.
+// starts[i] is the index of document i's first token; starts[0] is 0. Documents may be empty. `end`
+// is the number of tokens of all documents. A window has `window` tokens, 1 to 2^31 - 1. 10^7
+// documents of 680 tokens on average take 3 s and 490 MB of memory for windows of 2048 tokens.
 PackedWindows packBestFit(const std::vector<uint64_t> &starts, uint64_t end, uint64_t window);
 
 } // namespace lmc

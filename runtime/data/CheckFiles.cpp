@@ -59,8 +59,8 @@ std::string vocabularyText(const TokenFile &file) {
                                : infoOf(file.type()).name;
 }
 
-// Warns if files are of different tokenizers. If a file has no hash of its tokenizer, the size of
-// the vocabulary and, in llm.c's format, the type of the ids are compared.
+// Warns if the tokens of two files come from different tokenizers. Files without a hash of their
+// tokenizer are compared by vocabulary size and, in llm.c's format, by the type of the ids.
 void warnOfTokenizers(const TokenFiles &files, Warnings &warnings) {
   std::map<TokenFormat, const TokenFile *> firsts; // the first file of each format
   const TokenFile *named = nullptr;                // the first file with a hash of its tokenizer

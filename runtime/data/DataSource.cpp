@@ -35,8 +35,8 @@ void append(std::vector<std::string> &to, std::vector<std::string> more) {
   std::ranges::move(more, std::back_inserter(to));
 }
 
-// Returns the files that one entry of the list of paths names. An entry that contains wildcard
-// characters names a single file if a file of exactly this name exists.
+// Returns the files that one entry of the list of paths stands for. If the entry has wildcard
+// characters, but a file has exactly this name, the entry stands for this file only.
 Result<std::vector<std::string>> expand(const std::string &entry,
                                         const std::string &baseDirectory) {
   std::string pattern = entry;
@@ -45,8 +45,8 @@ Result<std::vector<std::string>> expand(const std::string &entry,
   return expandPattern(pattern);
 }
 
-// startsByTable() and startsByEnds() fill `starts` for consecutive tokens of a file. The first of
-// these tokens is at position `first` of the row.
+// startsByTable() and startsByEnds() fill `starts` for consecutive tokens of a file. These tokens
+// are at the positions `first`, `first` + 1, ... of a row.
 
 Error damagedTable(const TokenFile &file, uint64_t document, uint64_t start) {
   return userError("{}: document {} starts at token {}, before the one that it follows; the file "
@@ -83,10 +83,10 @@ void startsByEnds(const int32_t *tokens, uint64_t length, int32_t endOfDocument,
   }
 }
 
-// Sets the targets of documents' last tokens to kIgnoredTarget, by the file's table.
+// Finds documents' last tokens with the file's table, and sets their targets to kIgnoredTarget.
 Result<void> maskLastsByTable(const TokenFile &file, uint64_t begin, uint64_t length,
                               int32_t *targets) {
-  // If a document starts directly after these tokens, the last of them ends a document.
+  // If a document starts at token begin + length, token begin + length - 1 ends a document.
   LMC_LET(table, file.documentsBetween(begin, begin + length + 1));
   for (uint64_t number = table->first, last = begin; uint64_t start : table->tokens) {
     if (start < last || start <= begin)

@@ -2,10 +2,10 @@
 // sequence_length, batch size or the number of ranks, so a resumed run may change these.
 //
 // Each file is cut into blocks of `shuffleBlock` tokens; a shorter rest is left out. A source's
-// stream is a sequence of epochs. Each epoch has all blocks of all files of the source, permuted by
-// the key (seed of the source, epoch). The seed of a source is the XXH64 of its name with the run's
-// seed; without a name, it is the run's seed. Mixture decides from which source each block of the
-// run's stream comes. A row of sequence_length tokens may span two blocks.
+// stream is a sequence of epochs. An epoch contains each block of the source's files once. The
+// source's seed and the epoch's number determine the order of its blocks. The source's seed is the
+// XXH64 of its name, seeded with the run's seed; without a name, it is the run's seed. Mixture
+// decides from which source each block of the run's stream comes. A row may span two blocks.
 //
 // With `bestFit`, a block is a window of whole documents (BestFit.h). The positions after a
 // window's last document are padding: they have the id 0 and no loss.
@@ -43,7 +43,8 @@ struct DataOptions {
   std::string key;                      // setting for error texts: "data.train", "data.source"
   DataFormat format = DataFormat::Auto; // format of files without a header
   uint64_t sequenceLength = 0;          // tokens per row
-  // Tokens that a shuffle keeps together: a multiple of sequenceLength, or 0 for sequenceLength.
+  // Tokens per block, a multiple of sequenceLength; 0: sequenceLength. A shuffle moves whole
+  // blocks.
   uint64_t shuffleBlock = 0;
   uint32_t vocabSize = 0; // every token id must be smaller
   uint64_t seed = 0;
@@ -69,10 +70,11 @@ struct SourceFacts {
 
 class DataSource {
 public:
-  // Opens all files. Errors: sequenceLength does not divide shuffleBlock or, with bestFit, differs
-  // from it; a source has no whole block; the weights have too many digits (Mixture.h); a file is
-  // given twice, has a larger vocabulary than the model, has no header and a type too small for the
-  // vocabulary, or lacks the starts of documents that bestFit or a mask needs.
+  // Opens all files. Errors: shuffleBlock is no multiple of sequenceLength or, with bestFit,
+  // differs from it; a source has no whole block; the weights have too many digits (Mixture.h).
+  // Errors of a file: it is given twice; its vocabulary exceeds the model's; it has no header, and
+  // its type is too small for the vocabulary; it lacks the starts of documents that bestFit or a
+  // mask needs.
   static Result<std::unique_ptr<DataSource>> open(const DataOptions &options);
 
   uint64_t sequenceLength() const { return options.sequenceLength; }
@@ -86,20 +88,20 @@ public:
   // Returns the fingerprints of each source's files; the key is SourceOptions::key.
   Result<std::map<std::string, std::vector<FileFingerprint>>> fingerprints() const;
 
-  // Returns TokenFile::bytesOfTokens() if it is equal for all files; else an empty vector.
+  // Returns bytesOfTokens() of the files if all files have the same, else an empty vector.
   Result<std::vector<uint16_t>> bytesOfTokens() const;
 
-  // Lets the stream skip the first starts[i] tokens of source i. Must be called before fill().
+  // Makes the stream skip the first starts[i] tokens of source i. Must be called before fill().
   void startAt(const std::vector<uint64_t> &starts);
-  // Returns starts[source] + the number of the source's tokens before `position` of the stream.
+  // Returns the number of the source's tokens before `position` of the stream, plus starts[source].
   uint64_t tokensRead(size_t source, uint64_t position) const;
 
   // Fills `tokens` and `targets` ([rows, sequenceLength] int32, row-major) with the stream from
-  // token `position` on. targets[t] is the token after tokens[t] in its file, also at the end of a
-  // block or document. With bestFit or documentLossMask, a document's last token has the target
-  // kIgnoredTarget; padding always has it. With a document mask, `starts` (same shape, or null)
-  // gets the position in the row at which the token's document or block begins, whichever is later;
-  // 0 if that is before the row. An end-of-document token belongs to the document that it ends.
+  // token `position` on. targets[t] is the token after tokens[t] in its file, even in the next
+  // block or document. But padding and, with bestFit or documentLossMask, each document's last
+  // token have the target kIgnoredTarget. With a document mask, starts[t] (same shape, or null) is
+  // the place in the row where the document of tokens[t] begins, or its block if that is later; 0
+  // if that is before the row. An end-of-document token belongs to the document that it ends.
   // Errors: a token beyond the vocabulary, a damaged table of documents. Thread safe.
   Result<void> fill(uint64_t position, uint64_t rows, int32_t *tokens, int32_t *targets,
                     int32_t *starts = nullptr) const;
@@ -129,8 +131,8 @@ private:
 
   DataSource() = default;
   Result<void> openSource(const SourceOptions &from);
-  // Returns up to `most` tokens of the stream from `position` on, all of one block or, with
-  // bestFit, of one document.
+  // Returns at most `most` consecutive tokens from `position` of the stream on. They are all in one
+  // block or, with bestFit, in one document.
   Piece pieceAt(uint64_t position, uint64_t most) const;
   Result<void> fillPiece(const Piece &piece, int32_t *tokens, int32_t *targets) const;
   Result<void> maskLasts(const Piece &piece, const int32_t *tokens, int32_t *targets) const;
@@ -144,7 +146,7 @@ private:
 };
 
 // The rows that one rank reads in each optimizer step. A step has `perStep` consecutive rows. Its
-// first micro-step takes `perMicroStep` rows for rank 0, then as many for rank 1, and so on.
+// first micro-step has `perMicroStep` rows for rank 0, then `perMicroStep` for rank 1, and so on.
 struct BatchRows {
   uint64_t perStep = 0, perMicroStep = 0;
   uint64_t ranks = 1, rank = 0;

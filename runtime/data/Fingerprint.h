@@ -18,7 +18,7 @@ struct FileFingerprint {
   std::string tokenType; // "uint16"
   uint64_t bytes = 0;
   uint64_t tokens = 0;
-  // XXH64, seed 0, of the header or, in Megatron's format, of a sample of the index; 0: no header
+  // XXH64, seed 0, of the header (in Megatron's format, of a sample of the index); 0: no header
   uint64_t headerHash = 0;
   uint64_t sampleHash = 0; // ByteFile::sampleHash() of the tokens
   uint64_t tokenizer = 0; // TokenFile::tokenizer()

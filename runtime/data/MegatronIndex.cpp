@@ -150,7 +150,7 @@ Result<void> MegatronIndex::documentStarts(uint64_t first, uint64_t count, uint6
   auto pointersOf = [&](uint64_t sequence, uint64_t number, uint64_t *pointers) {
     return file.read(pointersAt() + sequence * sizeof(int64_t), number * sizeof(int64_t), pointers);
   };
-  // If documents have at most 8 sequences on average, all pointers to them are read at once.
+  // If documents have at most 8 sequences on average, reads the pointers to all sequences at once.
   const uint64_t begin = out[0], end = std::min(out[count - 1] + 1, sequences);
   std::vector<uint64_t> pointers;
   if (begin < end && end - begin <= 8 * count) {

@@ -15,9 +15,9 @@ Result<Mixture> Mixture::make(const std::vector<double> &weights) {
   const std::vector<uint64_t> &shares = mixture.shares;
   const auto k = static_cast<int64_t>(shares.size());
   const auto period = std::accumulate(shares.begin(), shares.end(), int64_t(0));
-  // Let a source be b blocks behind its share if it does not get this block. Sources with b >= 1 /
-  // (2k - 2) may get it. The one that would be first to reach 1 - 1 / (2k - 2) gets it. The code
-  // multiplies all terms by (2k - 2) * period.
+  // Let b be the number of blocks that a source is behind its share if it does not get this block.
+  // Sources with b >= 1 / (2k - 2) may get it. Of these, the source gets it that would be the first
+  // to reach b = 1 - 1 / (2k - 2). The code multiplies all terms by (2k - 2) * period.
   const int64_t parts = std::max<int64_t>(1, 2 * k - 2);
   std::vector<int64_t> counts(shares.size());
   for (int64_t block = 0; block < period; ++block) {

@@ -1,8 +1,8 @@
-// Decides from which source each block of a run's stream comes. Among the first n blocks, for every
-// n, each source has nearly its share: |count(source, n) - n * weight / sum of weights| < 1. The
-// method is R. Tijdeman's, "The chairman assignment problem", Discrete Mathematics 32 (1980). For k
-// sources it keeps this difference at most 1 - 1 / (2k - 2), the smallest possible bound. The order
-// repeats: for the weights 0.5 and 0.75, after a period of 2 + 3 blocks.
+// Decides from which source each block of a run's stream comes. For every n, the first n blocks
+// divide nearly by the weights: |count(source, n) - n * weight / sum of weights| < 1. The method is
+// R. Tijdeman's, "The chairman assignment problem", Discrete Mathematics 32 (1980). For k sources,
+// the difference is at most 1 - 1 / (2k - 2), the smallest possible bound. The order of the sources
+// repeats: with the weights 0.5 and 0.75, a period has 2 blocks of one source and 3 of the other.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -31,7 +31,7 @@ public:
   uint64_t perPeriod(uint32_t source) const { return shares[source]; }
 
 private:
-  // `counts` has an entry every kStride blocks. count() itself counts only the blocks since then.
+  // `counts` has the counts before every kStride-th block. count() adds only the blocks after it.
   static constexpr uint64_t kStride = 256;
 
   std::vector<uint64_t> shares;  // blocks of each source in a period

@@ -16,7 +16,7 @@ uint64_t mix(uint64_t x) {
 
 constexpr uint64_t kGolden = 0x9e3779b97f4a7c15; // 2^64 / golden ratio, SplitMix64's increment
 
-// A round maps h bits to h bits. For a smaller h, there are too few different maps.
+// A round maps h bits to h bits. If h is below this minimum, there are too few different maps.
 constexpr int kMinHalfBits = 4;
 
 } // namespace

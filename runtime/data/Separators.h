@@ -12,8 +12,8 @@ public:
   // `id` is the token that ends a document; if it is below 0, nothing is counted.
   explicit SeparatorCount(int32_t id) : wanted(id) {}
 
-  // Counts the separators in `tokens`, the first of which is token `begin` of the file. A separator
-  // directly after another one is doubled, even if the other one came in the call before.
+  // Counts the separators in `tokens`; tokens[0] is token `begin` of the file. A separator is
+  // doubled if the token before it, which an earlier call may have got, is a separator, too.
   void add(uint64_t begin, std::span<const int32_t> tokens);
 
   int32_t id() const { return wanted; }

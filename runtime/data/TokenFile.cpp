@@ -142,9 +142,9 @@ Result<void> TokenFile::checkIsWritten() const {
   return {};
 }
 
-// Checks that a file without header has uint16 tokens. In 32-bit ids, every second uint16 is the
-// high half of an id, and so is small. most[p] is the maximum of the sampled uint16 number i of the
-// file over all i with i % 4 = p.
+// Checks that a file without header has uint16 tokens. If it had 32-bit ids, every second uint16
+// would be the high half of an id, and so be small. most[p] is the maximum of those sampled uint16
+// values whose index i in the file has i % 4 = p.
 Result<void> TokenFile::checkIsUInt16() const {
   constexpr uint64_t kEnough = 256;   // number of uint16 values; fewer prove nothing
   constexpr uint16_t kHighHalf = 32;  // more than the high half of any id below 2^21
@@ -322,7 +322,7 @@ Result<void> TokenFile::read(uint64_t begin, uint64_t count, int32_t *out) const
     }
     return {};
   }
-  // Reads into the end of `out`: widening from the front then destroys no unread id.
+  // Reads ids into the end of `out`, so that widening them in order overwrites no unread id.
   char *raw = reinterpret_cast<char *>(out) + count * (sizeof(int32_t) - width);
   LMC_TRY(file.read(payload + begin * width, count * width, raw));
   auto widen = [&](auto id) -> Result<void> {

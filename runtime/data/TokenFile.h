@@ -70,8 +70,8 @@ public:
   // Returns the index of the first token of each of the documents [first, first + count), which
   // must exist. In Megatron's format a document may have no tokens.
   Result<std::vector<uint64_t>> documentStarts(uint64_t first, uint64_t count) const;
-  // Returns the first tokens of all documents that begin in the open interval (begin, end), and the
-  // number of the first of these documents. The number of reads grows with log(documents()).
+  // Returns the index of the first token of each document that begins after `begin` and before
+  // `end`, and the number of the first such document. Needs O(log(documents())) reads.
   struct Starts {
     uint64_t first = 0;
     std::vector<uint64_t> tokens;
@@ -86,9 +86,9 @@ public:
   Result<FileFingerprint> fingerprint() const;
   // Returns true if `id` occurs among the tokens that the fingerprint samples.
   Result<bool> sampleHas(uint32_t id) const;
-  // Reads the whole file. Errors: the checksum or the table of documents is wrong; an id is
-  // negative, or not below the header's vocabulary, or not below `vocabSize` (0: no limit).
-  // `separators` (may be null) counts the tokens that end documents.
+  // Reads and checks the whole file. Errors: the checksum or the table of documents is wrong; an id
+  // is negative, or is at least the header's vocabulary size or `vocabSize` (0: no limit).
+  // `separators`, unless it is null, counts the tokens that end documents.
   Result<void> verify(uint64_t vocabSize, SeparatorCount *separators = nullptr) const;
 
 private:

@@ -60,11 +60,11 @@ inline constexpr int32_t kLlmCVersion16 = 1;
 inline constexpr int32_t kLlmCMagic32 = 20240801; // version 7, uint32 tokens (Llama 3)
 inline constexpr int32_t kLlmCVersion32 = 7;
 
-// The index of a Megatron data set starts with 34 bytes: the magic (9 bytes), uint64 version, uint8
-// code of the tokens' type, uint64 number of sequences S, uint64 number of documents D plus 1.
-// Three arrays follow: int32[S] number of tokens of each sequence; int64[S] offset in bytes of each
-// sequence in the .bin; int64[D + 1] number of each document's first sequence, and then S. A data
-// set with images has one int8 per sequence after them.
+// The index of a Megatron data set has a header of 34 bytes: magic (9 bytes), version (uint64),
+// code of the tokens' type (uint8), number of sequences S (uint64), number of documents D plus 1
+// (uint64). Three arrays follow: the number of tokens of each sequence (int32[S]); the offset in
+// bytes of each sequence in the .bin (int64[S]); the index of each document's first sequence, and
+// then S (int64[D + 1]). A data set with images has one int8 per sequence after them.
 inline constexpr std::string_view kMegatronMagic{"MMIDIDX\0\0", 9};
 inline constexpr uint64_t kMegatronVersion = 1;
 inline constexpr uint64_t kMegatronHeaderBytes = 34;

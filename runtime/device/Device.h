@@ -42,8 +42,8 @@ struct DeviceOptions {
   // The number of this rank among the ranks on its machine. If the rank sees several GPUs, it uses
   // GPU index + localRank.
   int localRank = 0;
-  // The device uses the implementations of matrix products that this object names, and adds its own
-  // choices. The object must outlive the device. Null: the device makes a fixed choice.
+  // Names the implementations of matrix products that the device must use. The device adds its
+  // choices for other products. The object must outlive the device. Null: fixed choices.
   GemmChoices *gemms = nullptr;
   // True: ranks on GPUs exchange data through the host's memory and `world` instead of NCCL.
   bool hostCollectives = false;
@@ -103,7 +103,7 @@ public:
 
   virtual uint64_t allocatedBytes() const = 0;
 
-  // Prepares function `index` of the plan to run.
+  // Returns function `index` of the plan, prepared to run.
   virtual Result<std::unique_ptr<Executable>> record(int index) = 0;
 
   // Sets the text with which errors describe later runs: "step 3, micro-step 2 of 4".
@@ -111,11 +111,11 @@ public:
 
   // Enqueues one run of a recorded function.
   virtual Result<void> submit(Executable &executable) = 0;
-  // submitTimed() calls this function when command `command` is complete and no later one has
-  // begun. An async collective may still run then.
+  // submitTimed() calls this function after command `command` is complete, and before the next one
+  // begins. An async collective may still run then.
   using AfterCommand = std::function<Result<void>(uint32_t command)>;
 
-  // Runs a recorded function as submit() does, but command by command, and waits for it. `after`
+  // Runs a recorded function like submit(), but waits after each command and calls `after`, which
   // may copy from the device. Returns the times of the commands, including the time in `after`.
   // Errors: those of wait(), or the first error that `after` returns.
   virtual Result<std::vector<CommandTime>> submitTimed(Executable &executable,
@@ -124,9 +124,9 @@ public:
   // Allocates host memory. All bytes are zero.
   virtual Result<std::unique_ptr<HostBuffer>> hostBuffer(uint64_t bytes) = 0;
 
-  // Enqueue a copy from a host buffer, from its byte `offset` on, to an arena, or back. The host
-  // must not change uploaded bytes, nor use downloaded ones, until it has waited for a later mark.
-  // Error: a range is out of bounds.
+  // upload() enqueues a copy from a host buffer, from its byte `offset` on, to an arena; download()
+  // enqueues a copy back. The host must wait for a later mark before it changes uploaded bytes or
+  // uses downloaded bytes. Error: a range is out of bounds.
   virtual Result<void> upload(const ArenaRange &to, const HostBuffer &from, uint64_t offset) = 0;
   virtual Result<void> download(const ArenaRange &from, HostBuffer &to, uint64_t offset) = 0;
 
@@ -134,8 +134,9 @@ public:
   virtual Result<std::unique_ptr<Mark>> makeMark() = 0;
   // Enqueues the mark.
   virtual Result<void> place(Mark &mark) = 0;
-  // Waits until the device has reached the mark, unless it was never placed. Error: work of the
-  // device failed. The message names the failed op, or the runs of which one has failed.
+  // Waits until the device has reached the mark. If the mark was never placed, does not wait.
+  // Error: work has failed. The message names the failed op, or several runs of which one has
+  // failed.
   virtual Result<void> wait(Mark &mark) = 0;
   // Returns true if wait() would return at once. Errors: those of wait().
   virtual Result<bool> reached(Mark &mark) = 0;
@@ -145,16 +146,16 @@ public:
   // Waits until all work is complete. Error: some of it failed.
   virtual Result<void> synchronize() = 0;
 
-  // Enqueues the computation of initial values, from the seed of the job, for elements `part` of
-  // variable `variable`. If the variable starts as a copy of another one, reads the same elements
-  // of that one. Returns false if the device cannot compute them; the caller must then do it.
+  // Enqueues the computation of the initial values of elements `part` of a variable from the job's
+  // `seed`. If the variable starts as a copy of another variable, copies the elements `part` of the
+  // other one. Returns false if the device cannot do this; the caller must then do it.
   virtual Result<bool> initialize(int variable, const HeldPart &part, uint64_t seed) {
     return false;
   }
 
-  // Copy `bytes` bytes from host memory to a slice, from its byte `offset` on, or back. The copy
-  // begins after all earlier work, and is complete when the call returns. Several threads may call
-  // copyIn() at the same time for disjoint bytes.
+  // copyIn() copies `bytes` bytes from host memory to a slice, from byte `offset` of the slice on;
+  // copyOut() copies back. The copy begins after all earlier work, and is complete when the call
+  // returns. Several threads may call copyIn() at the same time for disjoint bytes.
   virtual Result<void> copyIn(int slice, const void *source, uint64_t bytes,
                               uint64_t offset = 0) = 0;
   virtual Result<void> copyOut(int slice, void *target, uint64_t bytes, uint64_t offset = 0) = 0;

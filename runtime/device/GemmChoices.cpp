@@ -68,7 +68,7 @@ void GemmChoices::read(const std::string &path, Origin origin) {
         fmt::format("{}; its choices of matrix products are made again", choices.error().message));
     return;
   }
-  // Choices of the run replace choices of the cache, whichever file is read first.
+  // A choice of the run replaces a choice of the cache, whichever file is read first.
   for (auto &[key, choice] : *choices)
     if (origin == Origin::Run || !entries.contains(key))
       entries[key] = {std::move(choice), origin};
@@ -132,7 +132,7 @@ void GemmChoices::writeCache(const std::string &path) {
     return;
   auto write = [&]() -> Result<void> {
     LMC_TRY(makeFolders(std::filesystem::path(path).parent_path()));
-    // With the lock, processes that write at the same time keep each other's choices.
+    // Without the lock, two processes that write at the same time could lose choices.
     const std::string lock = path + ".lock";
     int fd = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0)

@@ -1,16 +1,16 @@
 // The implementations of matrix products that devices have chosen.
 //
-// A device times all implementations of a product. The last bits of a result depend on the order in
-// which an implementation adds, so a resumed run must use the same one as before. Two files keep
-// choices:
+// A device times all implementations of a product. They add in different orders, so the last bits
+// of their results differ. A resumed run must therefore use the same implementations as before. Two
+// files keep choices:
 //
-//   CACHE/lmc/gemm.json   the choices of the user's runs: no product is timed a second time
+//   CACHE/lmc/gemm.json   the choices of all runs of the user, so no product is timed twice
 //   OUT/gemm.json         the choices of one run; they take precedence over those of the cache
 //
 // CACHE is $XDG_CACHE_HOME or ~/.cache.
 //
-// Ranks may measure different implementations as fastest. So among ranks with equal devices, all
-// use the choices of the lowest rank (agree()). Rank 0 writes all choices to OUT/gemm.json.
+// The fastest implementation may differ between ranks. So all ranks with equal devices use the
+// choices of the lowest of these ranks (agree()). Rank 0 writes all choices to OUT/gemm.json.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -57,13 +57,13 @@ public:
   void readCache(const std::string &path);
   void readRun(const std::string &path) { read(path, Origin::Run); }
 
-  // Returns the choice for `key`. A device that cannot use it must call add() with another one.
+  // Returns the choice for `key`, if any. A device that cannot use it must add() another choice.
   std::optional<GemmChoice> find(const GemmKey &key);
   // Records the choice of a device, after timing that took `spent` seconds.
   void add(const GemmKey &key, GemmChoice choice, double spent);
 
-  // Gives all ranks with equal devices the choices of the lowest of these ranks. Adds choices of
-  // ranks with other devices, which only writeRun() needs. All ranks must call it together. Returns
+  // Gives all ranks with equal devices the choices of the lowest of these ranks. Also collects the
+  // choices of ranks with other devices, for writeRun(). All ranks must call it together. Returns
   // true if a choice in use has changed: the device must then call find() again. All choices in use
   // of a rank must have the same GemmKey::device.
   Result<bool> agree(World &world);
@@ -71,7 +71,7 @@ public:
   // Adds the measured choices to the file. Other processes may do so at the same time. A failure is
   // only a warning.
   void writeCache(const std::string &path);
-  // Writes the choices in use, those of other ranks, and all choices that readRun() read.
+  // Writes all choices in use on this and on other ranks, and all choices that readRun() has read.
   Result<void> writeRun(const std::string &path) const;
 
   // A choice in use: one that find() returned or add() recorded.
@@ -83,8 +83,8 @@ public:
   // Returns "12 shapes, 9 as in the run, 3 measured in 0.4 s; 9 MKL, 3 packed"; "" if no choice is
   // in use.
   std::string summary() const;
-  // If the run was on another device before, and this device has made a choice for one of the same
-  // products, returns the former device; else "". The last bits of results may then change.
+  // If the run was on another device before, and both devices have a choice for the same product,
+  // returns the former device; else "". The last bits of results may change with the device.
   std::string formerDevice() const;
   // Returns products for which this device could not use the choice of the run or another rank.
   const std::vector<std::string> &rejected() const { return rejectedProducts; }
@@ -106,9 +106,9 @@ private:
   std::vector<std::string> warnings, rejectedProducts;
 };
 
-// Calls `choose`, which finds or makes all choices of a device, and agree(). Calls `choose` again
-// on each rank whose choices have changed. All ranks of `world` must call it together. `choices`
-// and `world` may be null.
+// Calls `choose`, which must find() or add() a choice for every product of a device, and then
+// agree(). If this changes a rank's choices, calls `choose` again on this rank. All ranks of
+// `world` must call it together. `choices` and `world` may be null.
 Result<void> chooseTogether(GemmChoices *choices, World *world,
                             const std::function<Result<void>()> &choose);
 

@@ -27,7 +27,7 @@ static Operation *stateOf(Value value) {
 LiveBytes::LiveBytes(func::FuncOp function) : block(function.getBody().front()) {
   llvm::DenseSet<Value> others;
   auto module = function->getParentOfType<ModuleOp>();
-  // It is enough to search the bodies of functions: no region of another op calls a layer.
+  // Layers are called directly in the bodies of functions, never inside a region of another op.
   for (auto caller : module.getOps<func::FuncOp>())
     for (auto call : caller.getBody().getOps<func::CallOp>())
       if (call.getCallee() == function.getSymName())
@@ -129,7 +129,7 @@ std::vector<uint64_t> LiveBytes::bytesAt(ArrayRef<Step> steps) const {
         touch(result, step);
   }
 
-  // For each step: the bytes of each group of values that becomes live, and of each that dies.
+  // begins[i] and ends[i] have the bytes of each group that becomes live, or dies, at step i.
   size_t count = steps.size() + 1;
   std::vector<int64_t> change(count + 1);
   std::vector<SmallVector<uint64_t>> begins(count), ends(count);

@@ -58,8 +58,8 @@ llvm::Expected<MergePlan> lmc::planMerge(const FusionPart &first, const FusionPa
   return plan;
 }
 
-// Loops read the assembled tensor `whole` at the indices `map`. If they read only one of its parts,
-// returns this part and changes `map` to indices of the part. Else returns null.
+// `whole` is assembled from parts, and loops read it at the indices `map`. If they read only one
+// part, returns this part and changes `map` to indices into the part. Otherwise returns null.
 static Value partRead(Value whole, AffineMap &map) {
   for (const kern::ResultPart &part : kern::partsOfResult(whole)) {
     SmallVector<AffineExpr> indices(part.place.getNumDims());
@@ -78,8 +78,8 @@ static Value partRead(Value whole, AffineMap &map) {
   return {};
 }
 
-// Makes loops that read only one part of an assembled tensor read the part itself, because the code
-// generators can assemble only the results of a kernel.
+// If loops read only one part of an assembled tensor, makes them read the part itself. A kernel can
+// assemble its results from parts, but not the tensors that its loops read.
 static void readParts(Block &body) {
   for (auto generic : body.getOps<linalg::GenericOp>()) {
     SmallVector<AffineMap> maps = generic.getIndexingMapsArray();
@@ -161,8 +161,8 @@ uint64_t lmc::savedBytes(Operation *first, Operation *second) {
 
 namespace {
 
-// Writes ops as numbers. Values are numbered in the order of their definition. Names, types and
-// attributes are written as addresses, because an MLIR context stores each of them only once.
+// Writes ops as numbers. A value is written as its position in the order of definitions. Names,
+// types and attributes are written as addresses: an MLIR context stores equal ones only once.
 class Fingerprint {
 public:
   void add(Block &block) {

@@ -21,7 +21,7 @@ struct MergePlan {
   kern::Hero hero;
   llvm::SmallVector<mlir::Value> inputs;  // operands of both ops, each value once
   llvm::SmallVector<mlir::Value> results; // results of both ops that another op reads
-  // Says by indices how the inputs and results of the two ops are connected. Two merges with equal
+  // Numbers that say which inputs and results of the two ops are connected. Two merges with equal
   // regions and equal `wiring` have equal merged regions.
   llvm::SmallVector<int64_t> wiring;
 };
@@ -29,8 +29,8 @@ struct MergePlan {
 // Fails if the loops of the two ops differ, or if no op would read the merged op's results.
 llvm::Expected<MergePlan> planMerge(const FusionPart &first, const FusionPart &second);
 
-// Fills the empty region of `merged`, an op with the plan's hero, with both regions. A value that
-// both compute is computed once. Fails, and erases `merged`, if no hero can emit the result.
+// Fills the empty region of `merged`, which has the plan's hero, with the ops of both regions, each
+// common op only once. Fails, and erases `merged`, if no code can be generated for the result.
 llvm::Error buildMerged(const MergePlan &plan, const FusionPart &first, const FusionPart &second,
                         mlir::Operation *merged);
 
@@ -38,9 +38,9 @@ llvm::Error buildMerged(const MergePlan &plan, const FusionPart &first, const Fu
 mlir::ArrayAttr mergedSources(mlir::MLIRContext *context, const FusionPart &first,
                               const FusionPart &second);
 
-// Returns the bytes of memory traffic that merging two ops saves. The merged op reads a common
-// input once instead of twice. It does not read the results of `first`, and writes a result of
-// `first` only if another op reads it.
+// Returns the number of bytes that two ops read and write in memory, but the merged op does not.
+// The merged op reads a common input once, not twice. It does not read the results of `first`, and
+// writes such a result only if another op reads it.
 uint64_t savedBytes(mlir::Operation *first, mlir::Operation *second);
 
 // Returns hero and region as a string of bytes, not text. Two kernels of one MLIRContext are equal

@@ -28,9 +28,9 @@ static Error failure(const std::string &text) {
                ExitCode::RankFailed};
 }
 
-// Prints the failure and ends the process. Writing blocks for ever if Ctrl-S has stopped the
-// terminal. So another thread writes, and this one waits for it at most 1 s. That thread does not
-// use stdio, because the main thread may hold the lock of stderr for ever.
+// Prints the failure and ends the process. If Ctrl-S has stopped the terminal, writing blocks for
+// ever. So another thread writes, and the caller waits for it at most 1 s. The writer does not use
+// stdio, because the main thread may hold the lock of stderr for ever.
 static void endProcess(const Error &failure) {
   const std::string line = fmt::format("lmc-run: error: {}\n", failure.message);
   std::promise<void> written;
@@ -212,7 +212,7 @@ void Rendezvous::read() {
   changed.notify_all();
 }
 
-// Sends signs of life to rank 0. Calls wake(rank) options.arrival after that rank has left.
+// Sends signs of life to rank 0. When a rank has left, calls wake(rank) options.arrival later.
 void Rendezvous::beat() {
   std::set<int> woken;
   std::unique_lock lock(mutex);

@@ -65,8 +65,8 @@ public:
   // Returns "rank 3 (host b)".
   std::string nameOf(int rank) const;
 
-  // Access a store of bytes that all ranks share. A key may be set once. get() waits until the key
-  // is set.
+  // Access a store that all ranks share, which maps keys to bytes. A key may be set only once.
+  // get() waits until the key is set.
   Result<void> set(const std::string &key, const std::vector<char> &value);
   Result<std::vector<char>> get(const std::string &key);
 
@@ -103,7 +103,7 @@ private:
   std::condition_variable changed;
   std::vector<std::string> names; // hosts of the ranks; empty until all have joined
   std::map<std::string, std::vector<char>> values;
-  // For each rank that has left the run: the time until which its last messages may arrive.
+  // Maps each rank that has left the run to the time until which its last messages may arrive.
   std::map<int, Deadline> left;
   std::optional<Error> failed;
   Wake wake;

@@ -17,7 +17,7 @@ using nlohmann::json;
 // The destructor waits at most this time for ranks to close their connections.
 static constexpr Milliseconds kHubFarewell{2000};
 
-// At most this number of connections, plus one per rank, may wait to be admitted.
+// The maximum number of connections that may wait to be admitted, in addition to one per rank.
 static constexpr size_t kStrangers = 32;
 
 Result<std::unique_ptr<RendezvousHub>> RendezvousHub::start(const RendezvousOptions &options,
@@ -93,7 +93,7 @@ bool RendezvousHub::serve(Socket socket) {
       server.thread.join();
     return server.ended;
   });
-  // Ranks are admitted fast: if too many connections wait, the oldest is not that of a rank.
+  // Ranks are admitted fast. If too many connections wait, the oldest does not come from a rank.
   if (strangers.size() >= members.size() + kStrangers) {
     strangers.front()->shutdown();
     strangers.pop_front();
@@ -246,7 +246,7 @@ void RendezvousHub::beat() {
     const auto due = std::chrono::steady_clock::now() + options.beat;
     if (changed.wait_until(lock, due, [&] { return stopping; }))
       return;
-    // If this thread wakes late, the whole job was probably suspended: that time does not count.
+    // If this thread wakes late, the whole job was probably suspended. So the delay does not count.
     const auto now = std::chrono::steady_clock::now();
     if (now - due > options.beat)
       for (Member &member : members)
@@ -266,7 +266,7 @@ void RendezvousHub::beat() {
 
 // Returns a text about the rank that makes no progress, or "".
 std::string RendezvousHub::stalled() const {
-  // Time after the latest sign of life does not count: on a busy link, the next may be late.
+  // Only the time before the latest sign of life counts: on a busy link, the next sign may be late.
   std::vector<RankProgress> ranks;
   for (const Member &member : members)
     ranks.push_back({member.state,

@@ -33,7 +33,7 @@ private:
     std::string host;      // "" before the rank has joined
     bool left = false;     // true if the rank has left in order
     Progress::State state; // at the rank's latest sign of life
-    // The times of the latest sign of life, and of the latest change of state.moves
+    // The time of the latest sign of life, and the time of the latest change of state.moves
     std::chrono::steady_clock::time_point heard, moved;
   };
 

@@ -254,7 +254,7 @@ void Socket::shutdown() { (void)::shutdown(fd, SHUT_RDWR); }
 std::string Socket::ownAddress() const { return endOf(fd, ::getsockname).text(); }
 
 int Socket::ownPort() const {
-  // In IPv6 addresses the port has the same offset as in IPv4 addresses.
+  // The port has the same offset in an IPv6 address (sockaddr_in6) as in an IPv4 address.
   const Address own = endOf(fd, ::getsockname);
   return ntohs(reinterpret_cast<const sockaddr_in &>(own.storage).sin_port);
 }

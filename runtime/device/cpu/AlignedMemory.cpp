@@ -23,7 +23,8 @@ bool AlignedMemory::tryReserve(uint64_t bytes) {
   if (bytes > UINT64_MAX / 2)
     return false;
   release();
-  // mmap gets one huge page more than needed, so that the memory can start at the boundary of one.
+  // Requests one more huge page than needed, so that the memory can start at a huge page's
+  // boundary.
   const uint64_t rounded = wholePages(bytes);
   const uint64_t slack = bytes >= kHugePage ? kHugePage : 0;
   void *address =

@@ -1,4 +1,4 @@
-// Memory from the operating system, which starts as zeros and uses huge pages if possible.
+// A block of the operating system's memory. It starts as zeros, and uses huge pages if possible.
 #pragma once
 
 #include <cstdint>

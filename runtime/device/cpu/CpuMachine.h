@@ -20,10 +20,10 @@ const std::string &processorName();
 // (cgroup).
 uint64_t memoryBytes();
 
-// Returns all kernel sets that this machine supports, the narrowest vectors first.
+// Returns all kernel sets that this machine supports, from the narrowest vectors to the widest.
 const std::vector<const KernelSet *> &kernelSets();
 
-// Error: LMC_CPU_ISA is set, and names no kernel set that this machine supports.
+// Error: LMC_CPU_ISA is set, but names no kernel set that this machine supports.
 Result<void> checkKernelSet();
 
 // Returns `requested` if it is positive, else OMP_NUM_THREADS, else the number of CPUs that this

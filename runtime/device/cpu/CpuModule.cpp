@@ -41,8 +41,8 @@ Result<std::unique_ptr<CpuModule>> CpuModule::load(const plan::Module &module) {
     image += written;
     left -= size_t(written);
   }
-  // The loader treats files of equal path as one library. The descriptor stays open as long as the
-  // module is loaded, so that no other module gets the same path.
+  // dlopen() treats files with equal paths as one library. The file descriptor stays open while the
+  // module is loaded, so that no other module gets the same descriptor and path.
   void *handle = dlopen(fmt::format("/proc/self/fd/{}", file).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
     const char *reason = dlerror();

@@ -34,7 +34,7 @@ uint64_t numberOf(const std::string &path, std::string_view key) {
   return 0;
 }
 
-// Lowers `least` to the number of free bytes of `group`, or of a group above it, if that is lower.
+// Lowers `least` to the minimum of itself and the free bytes of `group` and of each group above it.
 void considerGroups(const std::string &root, const GroupFiles &files, std::string group,
                     FreeMemory &least) {
   for (;;) {

@@ -59,21 +59,21 @@ struct GemmPart {
   int64_t m, k;
 };
 
-// A group of products with different m or k, such as those of a layer's experts. All threads share
-// the work on all products, so many small products are as fast as one large one.
+// A group of products that differ in m or k, such as those of a layer's experts. The threads divide
+// the work of the whole group, so many small products are as fast as one large product.
 class GemmGroup {
 public:
   virtual ~GemmGroup() = default;
-  // If a part's k is 0, its d becomes 0, or keeps its value if the shape accumulates. The sum of m
-  // (Split::M) or of k (Split::K) over all parts must be at most the shape's. Only one thread may
-  // call run() at a time. Equal operands give equal bits. With the packed kernels, a GemmGroup
-  // gives the same bits as a Gemm.
+  // The sum of all parts' m (Split::M) or k (Split::K) must be at most that of the group's shape.
+  // If a part has k = 0, its d becomes 0, or stays as it is if the shape accumulates. Only one
+  // thread may call run() at a time. Equal operands give equal bits. With the packed kernels, a
+  // GemmGroup gives the same bits as a Gemm.
   virtual void run(const std::vector<GemmPart> &parts) = 0;
   virtual std::string implementation() const = 0;
 };
 
-// A group of `parts` products without bias. shape.m (Split::M) or shape.k (Split::K) is the sum
-// over all parts. With Split::K, d is f32 or f64.
+// The shape of a group of `parts` products without bias. shape.m (Split::M) or shape.k (Split::K)
+// is the sum over all parts. With Split::K, the dtype of d is f32 or f64.
 struct GemmGroupShape {
   enum class Split { M, K };
   GemmShape shape;
@@ -103,17 +103,17 @@ public:
       : threads(threads), choices(choices) {}
   GemmCache(const GemmCache &) = delete; // products refer to `buffers`
 
-  // Returns a product by the library in `choices`, else by the fastest (if `choices` measures),
-  // else by the packed kernels. Error: LMC_MKL names no library.
+  // Returns a product. It uses the library in `choices`, else the fastest one (if `choices`
+  // measures), else the packed kernels. Error: LMC_MKL names no library.
   Result<Gemm *> find(const GemmShape &shape);
   // Returns a product by `library`, which must be in libraries().
   Result<Gemm *> find(const GemmShape &shape, GemmLibrary library);
-  // Both functions do the same for a group. Timing uses parts of equal size.
+  // These two functions do the same for a group. They time it with parts of equal size.
   Result<GemmGroup *> find(const GemmGroupShape &group);
   Result<GemmGroup *> find(const GemmGroupShape &group, GemmLibrary library);
   // Destroys all products that find() returned.
   void clear();
-  // Return the libraries that can compute the products.
+  // Return the libraries that can compute a product of this shape, or this group.
   Result<std::vector<GemmLibrary>> libraries(const GemmShape &shape) const;
   Result<std::vector<GemmLibrary>> libraries(const GemmGroupShape &group) const;
 
