@@ -195,8 +195,7 @@ private:
           .replaceAllUsesWith(mapping.lookup(returned[unsigned(result)]));
       dropped.set(unsigned(argument));
     }
-    // Each clone is inserted right before its first reader, so ops are cloned from the last to the
-    // first.
+    // Each clone is inserted right before its first reader. So the last op must be cloned first.
     for (Operation *op : llvm::reverse(variant.plan.recomputed)) {
       Operation *reader = firstReader(body, placeholders[op]);
       if (!reader)

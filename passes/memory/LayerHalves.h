@@ -20,7 +20,7 @@ mlir::func::FuncOp layerOf(mlir::func::FuncOp forward, const mlir::SymbolTable &
 llvm::SmallVector<mlir::func::CallOp> forwardCalls(mlir::func::FuncOp function,
                                                    const mlir::SymbolTable &symbols);
 
-// Returns the call of the backward half that reads the kept values of `forwardCall`, or null.
+// Returns the call of the backward half that reads the values which `forwardCall` keeps, or null.
 mlir::func::CallOp backwardCallOf(mlir::func::CallOp forwardCall, const mlir::SymbolTable &symbols);
 
 // Returns the forward half of every layer of the model, from the first layer to the last. Emits an

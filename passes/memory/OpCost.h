@@ -20,8 +20,8 @@ bool isView(mlir::Operation *op);
 // operands anyway, and can also write the recomputed value.
 bool isFreeToRecompute(mlir::Operation *op);
 
-// Returns true if the op may be recomputed: it is pure and no collective. One collective may be
-// recomputed too: the all-gather of tokens along `expert`, because its result takes much memory.
+// Returns true if the op may be recomputed: it has no side effects and is no collective. One
+// collective may be recomputed, too: the all-gather of tokens along `expert`. Its result is large.
 bool mayRecompute(mlir::Operation *op);
 
 // Returns the FLOPs of a matrix product (2mnk) or of attention; 0 for other ops. In attention, a

@@ -1,5 +1,5 @@
-// The recompute options of each layer, and the choice of one option per layer: the module
-// attributes `lm.recompute_options` and `lm.recompute_choice`. Passes.td describes their form.
+// Recompute options of layers, and a choice of one option per layer. The module attributes
+// `lm.recompute_options` and `lm.recompute_choice` hold them. Passes.td describes their form.
 #pragma once
 
 #include "passes/memory/OpCost.h"
@@ -28,7 +28,7 @@ struct RecomputeOption {
   uint64_t keptBytes = 0;          // without the layer's arguments and results
   double seconds = 0;     // to recompute the ops once
   double flops = 0;       // FLOPs of the recomputed ops
-  // True if the layer's gathered weights are kept for the backward pass instead of gathered again.
+  // True if the layer's gathered weights are kept for the backward pass, and not gathered again.
   // Only compiler/search/RecomputeSearch.h uses such options. Module attributes never hold them.
   bool keepsWeights = false;
 };

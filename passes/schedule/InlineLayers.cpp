@@ -69,7 +69,7 @@ struct InlineLayersPass : lmc::impl::InlineLayersPassBase<InlineLayersPass> {
         call.replaceAllUsesWith(results);
         call.erase();
       }
-      // Erases dead ops of the layers: the function may not use all results of a layer.
+      // Erases ops of a layer whose results the function does not use.
       for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
         if (isOpTriviallyDead(&op))
           op.erase();

@@ -284,7 +284,7 @@ static Result<void> removeOldest(const std::string &runDirectory, uint64_t saved
     const uint64_t old = (*others)[i];
     if (old == best || old == spared || isPermanent(runDirectory, old, keep.every))
       continue;
-    // A crash during the removal must not leave a damaged checkpoint under a valid name.
+    // The folder is renamed first, so a crash leaves no damaged checkpoint under a valid name.
     std::string step = std::to_string(old), folder = checkpointsFolder(runDirectory);
     std::string path = folder + "/" + step;
     std::string hidden = folder + "/." + step + kPartialSuffix;

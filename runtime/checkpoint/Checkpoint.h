@@ -61,7 +61,7 @@ struct CheckpointState {
   std::map<std::string, std::string> extra; // other state, such as the best loss
 };
 
-// The bytes [offset, offset + bytes) of a tensor.
+// Part of a tensor: bytes [offset, offset + bytes).
 struct ByteRange {
   uint64_t offset = 0, bytes = 0;
 };
@@ -96,8 +96,8 @@ struct KeepRules {
 // All ranks of `group` call these functions together, with equal arguments except for the parts of
 // tensors. Either the call succeeds on all ranks, or all ranks get an Error.
 
-// Removes what interrupted saves or exports have left in `folder`. A folder `.STEP.replaced` gets
-// the name STEP back if no folder has that name.
+// Removes the remains of interrupted saves and exports in `folder`. Renames `.STEP.replaced` to
+// STEP if no folder has the name STEP.
 Result<void> removeInterrupted(const std::string &folder);
 
 // Saves a checkpoint. Then removes the older checkpoints that no rule of `keep` keeps; the new
@@ -125,15 +125,16 @@ struct DamagedCheckpoint {
   std::string path, fault;
 };
 
-// Returns the folder of the newest complete checkpoint, or nullopt. Checksums are not compared.
-// Adds newer checkpoints that are damaged to `damaged`, unless they are in it already.
+// Returns the folder of the newest complete checkpoint, or nullopt. Checksums are not compared. If
+// a newer checkpoint is damaged, adds it to `damaged`, unless it is in this list already.
 Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDirectory,
                                                         std::vector<DamagedCheckpoint> &damaged);
 
 // Renames each folder to PATH.damaged (or PATH.damaged-2, ...). Returns the new paths.
 Result<std::vector<std::string>> moveAside(const std::vector<DamagedCheckpoint> &damaged);
 
-// Reads state.json. Verifies the sizes (and with `verifyChecksums` the hashes) of the listed files.
+// Reads state.json. Verifies the sizes (with `verifyChecksums`, also the hashes) of the listed
+// files.
 Result<CheckpointState> readCheckpointState(const std::string &directory, bool verifyChecksums);
 
 // The contents of a checkpoint's state.json, and the files that it lists, ordered by name.
@@ -145,7 +146,7 @@ struct CheckpointContents {
 // Reads state.json of a checkpoint folder, but not the files that it lists.
 Result<CheckpointContents> readCheckpointContents(const std::string &directory);
 
-// A file of a checkpoint, and where to store its tensors. Several threads call `store` at once.
+// A file of a checkpoint that a load reads. Several threads call `store` at the same time.
 struct CheckpointTarget {
   std::string name;                // "model.safetensors"
   std::vector<TensorView> tensors; // their `data` is not used

@@ -162,8 +162,8 @@ static std::string indexJson(const std::vector<Shard> &shards) {
          "\n";
 }
 
-// Pads the embedding and the head to a multiple of `multiple` rows, and sets vocab_size to this
-// number. Error: config.json has no vocab_size, or no tensor has vocab_size rows.
+// Pads the embedding and the head with zeros to N rows, a multiple of `multiple`. Sets vocab_size
+// to N. Error: config.json has no vocab_size, or no tensor has vocab_size rows.
 static Result<void> padVocabulary(const std::string &to, uint64_t multiple,
                                   nlohmann::ordered_json &config,
                                   std::vector<ExportTensor> &tensors) {
@@ -260,7 +260,7 @@ static Result<uint64_t> bytesOf(const std::string &to, const Export &contents,
 
 static Result<void> writeShard(const std::string &partial, const Shard &shard,
                                const std::vector<TensorView> &tensors, const FetchTensor &fetch) {
-  // A buffer for the largest tensor whose dtype changes, before its conversion.
+  // A buffer for the largest tensor whose dtype changes. It holds the tensor before the conversion.
   std::vector<TensorView> changing;
   for (const ExportTensor &tensor : shard.tensors)
     if (tensors[tensor.source].dtype != tensor.target.dtype)

@@ -1,6 +1,6 @@
-// Hugging Face checkpoints: a folder with config.json and model.safetensors (one file, or several
-// with model.safetensors.index.json), as Hugging Face's `from_pretrained` reads and
-// `save_pretrained` writes.
+// Hugging Face checkpoints, which `from_pretrained` reads and `save_pretrained` writes. A
+// checkpoint is a folder with config.json and model.safetensors, or with config.json, several
+// .safetensors files and model.safetensors.index.json.
 #pragma once
 
 #include "runtime/checkpoint/Checkpoint.h"
@@ -31,7 +31,7 @@ Result<void> exportHuggingFace(const std::string &directory, const std::string &
                                const std::vector<TensorView> &tensors, const FetchTensor &fetch,
                                const ExportOptions &options = {});
 
-// Returns the paths of a tokenizer's files, given one of them or their folder.
+// Returns the paths of a tokenizer's files. `path` is one of these files, or their folder.
 Result<std::vector<std::string>> tokenizerFiles(const std::string &path);
 
 // Fills every tensor, by name, from `path`: a folder as exportHuggingFace() writes it, or a single

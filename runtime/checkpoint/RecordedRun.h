@@ -57,7 +57,7 @@ struct RunIdentity {
   std::string huggingfaceConfig;  // config.json of exports; "": none
   std::string notExportable;      // reason why the model has no export; "": none is known
   std::map<std::string, RecordedSetting> settings; // the settings, by key
-  // The fingerprints of token files in reading order. The key is the setting that names the files.
+  // The fingerprints of the token files that each setting (the key) names, in reading order.
   std::map<std::string, std::vector<FileFingerprint>> data;
   std::vector<DeclaredChange> changes; // the oldest first
   std::vector<Rollback> rollbacks;     // the oldest first

@@ -57,7 +57,7 @@ std::string shapeText(const std::vector<uint64_t> &shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-// Returns the bytes of a dense tensor, or nullopt if they do not fit in 64 bits.
+// Returns the number of bytes of a dense tensor, or nullopt if it needs more than 64 bits.
 static std::optional<uint64_t> denseBytes(const std::vector<uint64_t> &shape, uint64_t width) {
   uint64_t bytes = width;
   for (uint64_t size : shape)

@@ -1,5 +1,5 @@
-// The safetensors format: an 8-byte little-endian length of the header, a JSON header, the data.
-// https://github.com/huggingface/safetensors (format section of the README)
+// The safetensors format. A file has the length of the header (8 bytes, little-endian), a JSON
+// header and the data. https://github.com/huggingface/safetensors (format section of the README)
 #pragma once
 
 #include "runtime/checkpoint/Checkpoint.h"
@@ -21,8 +21,8 @@ Result<void> writeSafeTensors(const std::string &path, const std::vector<TensorV
                               const std::map<std::string, std::string> &metadata,
                               FileDigest *digest = nullptr);
 
-// As writeSafeTensors(), with all ranks of `group`. fetch(i, data) gives the bytes parts[i] of
-// tensor i, which this rank writes. The parts of all ranks cover each tensor once.
+// Like writeSafeTensors(), but all ranks of `group` write. fetch(i, data) stores bytes parts[i] of
+// tensor i, which this rank writes, in `data`. The parts of all ranks cover each tensor once.
 Result<void> writeSafeTensorsTogether(Communicator &group, const std::string &path,
                                       const std::vector<TensorView> &tensors,
                                       const std::vector<ByteRange> &parts, const FetchTensor &fetch,
@@ -33,8 +33,8 @@ Result<void> writeSafeTensorsTogether(Communicator &group, const std::string &pa
 Result<uint64_t> safeTensorsBytes(const std::string &path, const std::vector<TensorView> &tensors,
                                   const std::map<std::string, std::string> &metadata);
 
-// A mapped safetensors file. Its header is verified: names are unique, tensors have the bytes of
-// their shapes and dtypes, and cover the file's data without gaps or overlaps.
+// A mapped safetensors file with a verified header. Names are unique. Each tensor has the bytes
+// that its shape and dtype need. The tensors cover the file's data without gaps or overlaps.
 class SafeTensorsFile {
 public:
   static Result<std::unique_ptr<SafeTensorsFile>> open(const std::string &path);

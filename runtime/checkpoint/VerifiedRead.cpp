@@ -92,7 +92,7 @@ struct Piece {
   uint64_t begin, end; // bytes of the file
 };
 
-// The work that threads share: each takes one piece after the other, until one thread fails.
+// The pieces of work that threads share. Each thread takes the next piece until a thread fails.
 class Reading {
 public:
   Reading(const std::vector<RecordedFile> &files, const ConsumeBytes &consume)

@@ -27,8 +27,8 @@ public:
   // rank's x may be its part of d.
   virtual Result<void> allGather(const void *x, void *d, uint64_t bytes) = 0;
 
-  // Sums x, of size() * elements elements, over all ranks. Sets d to elements [position * elements,
-  // (position + 1) * elements) of the sum. x must not overlap d.
+  // Sums x, which has size() * elements elements, over all ranks. Sets d to this rank's part of the
+  // sum: elements [position * elements, (position + 1) * elements). x must not overlap d.
   virtual Result<void> reduceScatter(const void *x, void *d, uint64_t elements,
                                      plan::DType dtype) = 0;
 

@@ -14,9 +14,9 @@ struct RankCpus {
   std::vector<int> cpus;
 };
 
-// Returns the number of threads of a rank: the sum over its CPUs of 1 / n, rounded down, but at
-// least 1. n is the number of ranks that may use the CPU. For example, 4 ranks that may all use the
-// same 16 CPUs get 4 threads each.
+// Returns the number of threads of a rank. Each of its CPUs counts 1 / n, where n is the number of
+// ranks that may use the CPU. The sum is rounded down, but is at least 1. For example, 4 ranks that
+// may all use the same 16 CPUs get 4 threads each.
 int fairThreads(const std::vector<RankCpus> &ranks, size_t rank);
 
 // Returns the number of threads of this rank. All ranks must call it together.

@@ -72,7 +72,7 @@ private:
   bool allLost = false;
 };
 
-// Gives Gloo access to the store of the control connection.
+// Lets Gloo use the store of the control connection, Rendezvous::set() and get().
 class Store final : public gloo::rendezvous::Store {
 public:
   explicit Store(Rendezvous &rendezvous) : rendezvous(rendezvous) {}
@@ -98,7 +98,7 @@ private:
 };
 
 class GlooCommunicator final : public Communicator {
-  // Each message carries a number. This bit is set in the messages of World::exchange().
+  // Each message carries a number. In the messages of World::exchange(), it has this bit.
   static constexpr uint64_t kExchange = uint64_t(1) << 63;
 
 public:
@@ -153,7 +153,7 @@ public:
     return {};
   }
 
-  // Does World::exchange() with the rank at position `other`.
+  // Implements World::exchange() with the rank at position `other`.
   Result<void> exchange(int other, const void *x, void *d, uint64_t bytes) {
     Messages messages(*this, kExchange | exchanges[static_cast<size_t>(other)]++);
     LMC_TRY(messages.receive(other, d, bytes));
@@ -234,7 +234,7 @@ private:
     return rendezvous.lossOf(ranks[static_cast<size_t>(other)]);
   }
 
-  // Returns the position `distance` after this rank's.
+  // Returns the position that is `distance` after this rank's position, cyclically.
   int after(int distance) const { return (here + distance) % size(); }
 
   // Divides `elements` elements into one piece per rank. Returns the index at which piece i begins.
@@ -272,7 +272,7 @@ private:
       return {};
     scratch.resize(std::max(scratch.size(), 2 * others * chunk * width));
 
-    // Returns the memory that receives chunk k from the rank at position `from`.
+    // Returns the memory into which chunk k of the rank at position `from` is received.
     auto place = [&](uint64_t k, int from) {
       const uint64_t slot = k % 2 * others + static_cast<uint64_t>(from < here ? from : from - 1);
       return scratch.data() + slot * chunk * width;
@@ -376,7 +376,7 @@ private:
   }
 
   Result<void> connect() {
-    // Else SIGPIPE would end this process if Gloo wrote to a rank that has died.
+    // Without this, SIGPIPE would end this process if Gloo wrote to a rank that has died.
     ignoreFailedWrites();
     return connected([&] {
       gloo::transport::tcp::attr place;
@@ -469,7 +469,7 @@ Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options,
   rendezvous.interface = options.interface;
   if (!options.interface.empty()) {
     LMC_LET(interface, findInterface(options.interface));
-    // Without "=", NCCL would take the name as a prefix of interface names.
+    // Without "=", NCCL would use all interfaces whose names begin with this name.
     ::setenv("NCCL_SOCKET_IFNAME", ("=" + interface->name).c_str(), /*overwrite=*/0);
   }
   if (options.joinSeconds)

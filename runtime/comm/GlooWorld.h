@@ -11,14 +11,14 @@
 
 namespace lmc {
 
-// Joins the other ranks of the run, and calls ignoreFailedWrites() for this process.
+// Connects to the other ranks of the run, and calls ignoreFailedWrites() for this process.
 Result<std::unique_ptr<World>> joinGlooWorld(const RendezvousOptions &options);
 
 // Returns the times after which a rank counts as hung: those in `options`, else `defaults`.
 StallLimits stallLimits(const LaunchOptions &options, StallLimits defaults = {});
 
-// Finds this rank's number in `options` or the environment, and joins the other ranks. Of `times`,
-// only the durations are used. Error: the ranks are not numbered host by host.
+// Finds this rank's number in `options` or the environment, and connects to the other ranks. Only
+// the durations in `times` are used. Error: the ranks are not numbered host by host.
 Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options,
                                          const RendezvousOptions &times = {});
 

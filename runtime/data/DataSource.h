@@ -43,8 +43,7 @@ struct DataOptions {
   std::string key;                      // setting for error texts: "data.train", "data.source"
   DataFormat format = DataFormat::Auto; // format of files without a header
   uint64_t sequenceLength = 0;          // tokens per row
-  // Tokens per block, a multiple of sequenceLength; 0: sequenceLength. A shuffle moves whole
-  // blocks.
+  // Tokens per block, a multiple of sequenceLength; 0: sequenceLength. A shuffle moves only blocks.
   uint64_t shuffleBlock = 0;
   uint32_t vocabSize = 0; // every token id must be smaller
   uint64_t seed = 0;

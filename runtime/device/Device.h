@@ -134,9 +134,8 @@ public:
   virtual Result<std::unique_ptr<Mark>> makeMark() = 0;
   // Enqueues the mark.
   virtual Result<void> place(Mark &mark) = 0;
-  // Waits until the device has reached the mark. If the mark was never placed, does not wait.
-  // Error: work has failed. The message names the failed op, or several runs of which one has
-  // failed.
+  // Waits until the device has reached the mark, but not for a mark that was never placed. Error:
+  // work failed. The message names the failed op, or several runs of which one has failed.
   virtual Result<void> wait(Mark &mark) = 0;
   // Returns true if wait() would return at once. Errors: those of wait().
   virtual Result<bool> reached(Mark &mark) = 0;

@@ -29,7 +29,7 @@ struct FusionEntry {
 
 using FusionReport = std::vector<FusionEntry>;
 
-// Adds `pair` to `report`. Equal pairs share one entry, which counts them.
+// Adds `pair` to `report`. If an equal pair is in the report, counts it there instead.
 void add(FusionReport &report, FusionPair pair);
 
 // Prints one line per entry of `report`.

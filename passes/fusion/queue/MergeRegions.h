@@ -47,11 +47,11 @@ uint64_t savedBytes(mlir::Operation *first, mlir::Operation *second);
 // if and only if their strings are equal.
 std::string fingerprint(kern::Hero hero, mlir::Block &body);
 
-// Returns the source ops of a kernel as text, for people: "lm.add+lm.rms_norm".
+// Returns the names of a kernel's source ops for users: "lm.add+lm.rms_norm".
 std::string describe(mlir::ArrayAttr sources);
 
-// Returns a name for a kernel with these source ops, a C identifier: "add_rms_norm". Different
-// kernels may get the same name: see kern::unusedName().
+// Returns a name for a kernel with these source ops. It is a C identifier: "add_rms_norm".
+// Different kernels may get the same name: see kern::unusedName().
 std::string kernelName(mlir::ArrayAttr sources);
 
 } // namespace lmc

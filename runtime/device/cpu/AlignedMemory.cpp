@@ -23,8 +23,7 @@ bool AlignedMemory::tryReserve(uint64_t bytes) {
   if (bytes > UINT64_MAX / 2)
     return false;
   release();
-  // Requests one more huge page than needed, so that the memory can start at a huge page's
-  // boundary.
+  // Requests one more huge page, so that the memory can start at the boundary of a huge page.
   const uint64_t rounded = wholePages(bytes);
   const uint64_t slack = bytes >= kHugePage ? kHugePage : 0;
   void *address =

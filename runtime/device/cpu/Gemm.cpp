@@ -104,9 +104,8 @@ Result<std::unique_ptr<GemmGroup>> GemmCache::make(const GemmGroupShape &group,
 }
 
 template <typename Shape> Result<GemmLibrary> GemmCache::choose(const Shape &shape) {
-  // Without timing, the packed kernels are used: the bits of their results do not depend on the
-  // number of threads. Results of oneDNN 2.6 often depend on it, because its threads divide the sum
-  // over k.
+  // Without timing, the packed kernels are used: their results do not depend on the number of
+  // threads. Those of oneDNN 2.6 often do, in the last bits: its threads divide the sum over k.
   const GemmLibrary fixed = GemmLibrary::Packed;
   if (!choices)
     return fixed;
