@@ -68,7 +68,7 @@ private:
     return value && *value ? value : nullptr;
   }
 
-  // Returns the first of two names that is set, or nullptr.
+  // Returns the first of the two names whose variable is set, or nullptr.
   const char *present(const char *name, const char *other) const {
     return get(name) ? name : get(other) ? other : nullptr;
   }

@@ -110,7 +110,7 @@ public:
 
   Result<void> barrier() override { return group->wait(); }
 
-  // As World::exchange(). The group must have two ranks.
+  // Does World::exchange(). The group must have two ranks.
   Result<void> exchange(const void *x, void *d, uint64_t bytes) {
     return together(const_cast<void *>(x), [&] { std::memcpy(d, at(1 - here), bytes); });
   }

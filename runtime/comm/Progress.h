@@ -63,7 +63,7 @@ public:
   // May be called by any thread.
   State state() const;
 
-  // Returns the seconds that the main thread, which must call this, has waited and written logs.
+  // Returns the total seconds of waiting and of writing logs. Only the main thread may call it.
   struct Sums {
     double waited = 0, logged = 0;
   };

@@ -23,7 +23,7 @@ public:
 
   const std::string &path() const { return name; }
   uint64_t bytes() const { return size; } // size when the file was opened
-  // Two open files with the same identity (device and inode) are one file.
+  // Two open files are the same file if they have the same identity, which is (device, inode).
   std::pair<uint64_t, uint64_t> identity() const { return id; }
 
   // Returns the Error "PATH: WHAT", where fmt::format() makes WHAT.
@@ -36,8 +36,8 @@ public:
   // or cannot be read.
   Result<void> read(uint64_t offset, uint64_t count, void *out) const;
 
-  // Calls `visit` for 64 pieces of 4 KiB, evenly spaced over the bytes [begin, end) and including
-  // both ends. A range of at most 256 KiB is one piece.
+  // Calls `visit` for 64 pieces of 4 KiB, evenly spaced from the beginning to the end of the bytes
+  // [begin, end). A range of at most 256 KiB is one piece.
   Result<void>
   sample(uint64_t begin, uint64_t end,
          const std::function<void(uint64_t offset, std::span<const unsigned char>)> &visit) const;

@@ -8,8 +8,8 @@
 
 namespace lmc {
 
-// Returns the number of blocks of `block` tokens in the file. A token must follow each block,
-// because it is the target of the block's last token.
+// Returns the number of blocks of `block` tokens in the file. The file must have one more token
+// after the last block, because this token is the target of the block's last token.
 inline uint64_t blocksOf(const TokenFile &file, uint64_t block) {
   return (file.size() - 1) / block;
 }

@@ -75,7 +75,7 @@ Result<void> MegatronIndex::readHeader() {
   if (sequences == 0 || entries < 2)
     return file.bad("the header promises {} sequences and {} documents: no tokens; make it again",
                     sequences, entries == 0 ? 0 : entries - 1);
-  // Otherwise a damaged count could make the sum `expected` overflow.
+  // Otherwise the sum `expected` could overflow if the file's counts are damaged.
   const bool possible = sequences <= file.bytes() && entries <= file.bytes();
   const uint64_t expected = possible ? documentsAt() + entries * sizeof(int64_t) : UINT64_MAX;
   if (file.bytes() < expected)

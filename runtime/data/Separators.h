@@ -22,7 +22,7 @@ public:
   uint64_t doubled() const { return foundDoubled; } // separators directly after another one
   uint64_t firstDoubled() const { return first; }   // position of the first, if doubled() > 0
 
-  // Returns a warning that `path` has doubled separators, with a remedy; "" if there are none.
+  // Returns a warning that `path` has doubled separators, and what to do; "" if it has none.
   std::string faultOf(const std::string &path) const;
 
 private:

@@ -53,7 +53,7 @@ Result<void> TokenFile::readLmcHeader() {
     return file.bad("byte 24: the header promises 0 tokens; pack it again");
   if (header.documents == 0)
     return file.bad("byte 32: the header promises 0 documents; pack it again");
-  // Otherwise a damaged count could make the sum `bytesTable` overflow.
+  // Otherwise the sum `bytesTable` could overflow if the header's counts are damaged.
   bool possible = header.tokens <= bytes && header.documents <= bytes;
   uint64_t offset = possible ? lmcTableOffset(header.tokens, header.tokenBytes) : 0;
   bytesTable = offset + header.documents * sizeof(uint64_t);

@@ -61,7 +61,7 @@ public:
   uint32_t tokenBytes() const { return infoOf(idType).bytes; }
   // Returns the id of the token that ends documents; -1: none or unknown.
   int32_t endOfDocument() const { return separator; }
-  // Returns the number of bytes of each id's text, or kUnknownBytes; empty if not in the file.
+  // Returns the number of bytes of each id's text, or kUnknownBytes. Empty: not in the file.
   Result<std::vector<uint16_t>> bytesOfTokens() const;
   // Returns true if the file says where its documents start.
   bool hasDocuments() const { return table > 0 || index; }

@@ -2,8 +2,8 @@
 // implement it, and test/runtime/device/conformance tests each implementation.
 //
 // A device executes work in the order in which the host enqueues it. Work is a run of a function
-// (submit), a copy (upload, download) or a mark (place). To know that work is complete, the host
-// waits for a mark that it enqueued later. If work fails, every later wait returns the error.
+// (submit), a copy (upload, download) or a mark (place). The host waits for a mark to know that all
+// work before it is complete. If work fails, every later wait returns the error.
 #pragma once
 
 #include "ground/plan/HeldPart.h"
@@ -39,8 +39,8 @@ struct DeviceOptions {
   int threads = 0;
   World *world = nullptr; // the ranks; may be null for a plan without collectives
   int index = 0;          // number of the device among those of the plan's type
-  // The number of this rank among the ranks on its machine. If the rank sees several GPUs, it uses
-  // GPU index + localRank.
+  // The number of this rank among the ranks on its machine. If the process sees several GPUs, the
+  // rank uses the GPU that the plan names plus localRank.
   int localRank = 0;
   // Names the implementations of matrix products that the device must use. The device adds its
   // choices for other products. The object must outlive the device. Null: fixed choices.
@@ -57,13 +57,13 @@ public:
   virtual ~Executable() = default;
 };
 
-// A command's start, in seconds after the start of the function's run, and its duration.
+// The start of a command, in seconds since the function's run began, and its duration.
 struct CommandTime {
   double start = 0, seconds = 0;
 };
 
-// Host memory from and to which a device copies (pinned memory on a GPU). It must be destroyed
-// before its device, and after every copy that uses it.
+// Host memory to and from which a device copies (pinned memory for a GPU). It must be destroyed
+// before its device, and after all copies that use it.
 class HostBuffer {
 public:
   virtual ~HostBuffer() = default;

@@ -28,10 +28,10 @@ namespace lmc {
 
 // Two products with equal keys may use the same choice.
 struct GemmKey {
-  // The device and the versions of all libraries that may compute the product:
-  // "AMD EPYC, 2 threads, kernels x86-64-v4, oneDNN 2.6.3, no MKL".
+  // The device, and the versions of all libraries that may compute the product, as a text: "AMD
+  // EPYC, 2 threads, kernels x86-64-v4, oneDNN 2.6.3, no MKL".
   std::string device;
-  // All properties on which an implementation may depend: "f32 2048x768x4096 b^T +d".
+  // All properties of the product that may decide the choice: "f32 2048x768x4096 b^T +d".
   std::string product;
 
   auto operator<=>(const GemmKey &) const = default;
@@ -80,8 +80,8 @@ public:
     GemmChoice choice;
   };
   std::vector<Use> inUse() const;
-  // Returns "12 shapes, 9 as in the run, 3 measured in 0.4 s; 9 MKL, 3 packed"; "" if no choice is
-  // in use.
+  // Returns, for the log: "12 shapes, 9 as in the run, 3 measured in 0.4 s; 9 MKL, 3 packed"; "" if
+  // no choice is in use.
   std::string summary() const;
   // If the run was on another device before, and both devices have a choice for the same product,
   // returns the former device; else "". The last bits of results may change with the device.

@@ -1,5 +1,5 @@
-// Checks that the slices, functions and bytes which a caller names exist. If nothing is loaded,
-// `plan` is null, which is an error.
+// Each function checks that slices, functions or bytes which a caller names exist. `plan` is null
+// if no plan is loaded; this is an error, too.
 #pragma once
 
 #include "runtime/device/Device.h"

@@ -31,8 +31,8 @@ struct RendezvousOptions {
   Milliseconds silence{8000}; // a rank without a sign of life for this time counts as hung
   Milliseconds arrival{8000}; // the last messages of a rank that has left arrive in this time
   StallLimits stall;          // limits for ranks that give signs of life but make no progress
-  // If this object still exists `grace` after a failure, it calls `onStuck`. By default, `onStuck`
-  // prints the failure and ends the process with ExitCode::RankFailed.
+  // If a run has failed, but this object still exists after the time `grace`, calls `onStuck`. Its
+  // default prints the failure and ends the process with ExitCode::RankFailed.
   Milliseconds grace{5000};
   std::function<void(const Error &failure)> onStuck;
 };
@@ -45,7 +45,7 @@ public:
   // all ranks join in time; a rank has another secret, another `size` or an invalid number.
   static Result<std::unique_ptr<Rendezvous>> join(const RendezvousOptions &options);
 
-  // Unless the run has failed, tells the other ranks that this one leaves the run.
+  // Tells the other ranks that this rank leaves the run, unless the run has failed.
   ~Rendezvous();
   Rendezvous(const Rendezvous &) = delete;
   Rendezvous &operator=(const Rendezvous &) = delete;
@@ -79,8 +79,8 @@ public:
   // If a rank has failed or has left the run, returns an Error that says so.
   std::optional<Error> anyLoss() const;
 
-  // Must be called if a data connection with `rank` is lost; the run cannot go on then. Waits for
-  // the reason, at most as long as it takes to find a hung rank, and returns the reason.
+  // Must be called if a data connection with `rank` is lost. Returns the reason for which the run
+  // cannot go on. Waits for it, at most as long as it takes to find a hung rank.
   Error lossOf(int rank);
 
 private:

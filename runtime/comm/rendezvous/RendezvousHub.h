@@ -44,7 +44,7 @@ private:
   };
 
   RendezvousHub(const RendezvousOptions &options, Socket listener);
-  // Starts a thread that serves the connection. If it cannot, closes it and returns false.
+  // Starts a thread that serves the connection. On failure, closes the connection.
   bool serve(Socket socket);
   void serve(const Connection &connection, Server &server);
   std::optional<int> admit(const Connection &connection);

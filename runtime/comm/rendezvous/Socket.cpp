@@ -69,7 +69,7 @@ Result<std::vector<Address>> resolve(const std::string &host, int port) {
 
 std::string reason(int errorNumber) { return std::strerror(errorNumber); }
 
-// Connects within `limit`. Returns 0, or an errno value.
+// Connects the socket `fd` to the address `to` within `limit`. Returns 0 or an errno value.
 int connectWithin(int fd, const Address &to, Milliseconds limit) {
   if (::connect(fd, to.get(), to.bytes) == 0)
     return 0;

@@ -33,7 +33,7 @@ public:
   static Result<Socket> listenAt(const std::string &host, int port);
 
   // Connects to `host`. If nothing answers, tries again until `deadline`. `from` is the local
-  // address to connect from, or "" for any. The Error says only why the last try failed.
+  // address of the connection; "": any. The Error only says why the last try failed.
   static Result<Socket> connectTo(const std::string &host, int port, const std::string &from,
                                   Deadline deadline);
 
@@ -47,11 +47,11 @@ public:
   // Sets the maximum time that receive() and send() wait.
   void setTimeout(Milliseconds timeout);
 
-  // Returns false if the connection is closed. Several threads may call send() at the same time.
+  // Returns false if the connection is closed. Several threads may call send() at once.
   bool send(const nlohmann::json &message);
 
   enum class Received { Message, Closed, Silent };
-  // Waits for a message. Returns Closed also if it is malformed or longer than maximumBytes.
+  // Waits for a message. Returns Closed also if the message is malformed or exceeds maximumBytes.
   Received receive(nlohmann::json &message, size_t maximumBytes);
 
   // Ends sending. Messages that were sent before still arrive.

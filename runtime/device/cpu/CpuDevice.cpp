@@ -204,8 +204,8 @@ template <typename Ended> Result<void> CpuDevice::run(Executable &executable, En
 
 } // namespace
 
-// Returns the number of threads that OpenMP really gives, at most `wanted`. oneDNN leaves out work
-// if it gets fewer threads than a product was prepared for.
+// Returns the number of threads that OpenMP really gives, at most `wanted`. If oneDNN gets fewer
+// threads than it prepared a product for, it leaves out work.
 static int obtainedThreads(int wanted) {
   omp_set_dynamic(0);
   omp_set_max_active_levels(std::max(1, omp_get_max_active_levels()));

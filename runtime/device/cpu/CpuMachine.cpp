@@ -81,8 +81,8 @@ int threadCount(int requested) {
   return std::max(1, int(std::thread::hardware_concurrency()));
 }
 
-// Returns the clock frequency in Hz. It times a chain of dependent integer multiplications, each of
-// which takes 3 cycles on every x86-64 core since 2008. The fastest of several runs counts.
+// Returns the clock frequency in Hz. Times a chain of dependent integer multiplications. Each one
+// takes 3 cycles on every x86-64 core since 2008. The fastest of several runs counts.
 static double measureClock() {
 #if defined(__x86_64__)
   constexpr int kSteps = 100000;

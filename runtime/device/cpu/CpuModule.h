@@ -15,8 +15,8 @@ using KernelEntry = void (*)(void *const *args, int64_t begin, int64_t end);
 
 class CpuModule {
 public:
-  // Error, before any code of the module runs: it is for another type of device, or needs a CPU
-  // feature that this machine lacks.
+  // Error: the module is for another type of device, or needs a CPU feature that this machine
+  // lacks. This is found before any code of the module runs.
   static Result<std::unique_ptr<CpuModule>> load(const plan::Module &module);
   ~CpuModule();
   CpuModule(const CpuModule &) = delete;

@@ -133,13 +133,13 @@ template <typename Shape> Result<GemmLibrary> GemmCache::choose(const Shape &sha
   return *named(best->implementation);
 }
 
-// If a product needs more than this number of seconds at the machine's peak speed, a smaller shape
-// is timed (probeOf()). All products of a model are then timed in about ten seconds.
+// If a product would take more than this number of seconds at the machine's peak speed, a smaller
+// shape is timed (probeOf()). So all products of a model are timed in about ten seconds.
 static constexpr double kProbeSeconds = 0.04;
 static constexpr int kTimedRuns = 4;
 
 // Halves the largest of m, n and k until the product has at most `flops` FLOPs, or until all three
-// are at most 512. Beyond 512, a size hardly affects the speed.
+// are at most 512. A size above 512 hardly changes the speed.
 static GemmShape probeOf(GemmShape shape, double flops) {
   while (shape.flops() > flops) {
     int64_t &wider = shape.m > shape.n ? shape.m : shape.n;
@@ -218,8 +218,8 @@ Result<GemmChoice> GemmCache::measure(const GemmShape &shape,
   return choice;
 }
 
-// The maximum number of bytes of an operand of a timed group. It exceeds the caches, so that
-// operands come from memory, as those of experts do.
+// The maximum number of bytes of an operand, counted over all timed parts of a group. It exceeds
+// the caches: then operands come from memory, as those of experts do.
 static constexpr int64_t kProbeBytes = 64 << 20;
 
 Result<GemmChoice> GemmCache::measure(const GemmGroupShape &group,
@@ -254,7 +254,7 @@ Result<GemmChoice> GemmCache::measure(const GemmGroupShape &group,
   return choice;
 }
 
-// Returns the implementation of `shape` by `library` from `made`; makes it at the first call.
+// Returns the implementation of `shape` by `library` from `made`. The first call makes it.
 template <typename Made, typename Shape>
 auto GemmCache::findIn(Made &made, const Shape &shape, GemmLibrary library)
     -> Result<typename Made::mapped_type::pointer> {

@@ -21,7 +21,7 @@ inline int64_t elementBytes(Storage storage) {
   return storage == Storage::F64 ? 8 : storage == Storage::F32 ? 4 : 2;
 }
 
-// d[m,n] = op(a) op(b) (+ d) (+ bias[n]), where op() transposes or does nothing.
+// The product d[m,n] = op(a) op(b) (+ d) (+ bias[n]). op(x) is x or its transpose.
 struct GemmShape {
   int64_t m = 0, n = 0, k = 0;
   bool transposeA = false, transposeB = false;
@@ -45,8 +45,8 @@ std::string describe(const GemmShape &shape);
 class Gemm {
 public:
   virtual ~Gemm() = default;
-  // Only one thread may call run() at a time, with as many OpenMP threads as when the product was
-  // made. Equal operands give equal bits.
+  // Only one thread may call run() at a time. It needs as many OpenMP threads as when the product
+  // was made. Equal operands give equal bits.
   virtual void run(const void *a, const void *b, void *d, const void *bias) = 0;
   // Returns a name for reports: "oneDNN gemm:jit", "packed x86-64-v3".
   virtual std::string implementation() const = 0;
