@@ -159,8 +159,7 @@ private:
   }
 
   // Returns a copy of `backward` that recomputes the values which the forward half no longer
-  // returns. If resultOfArgument[i] is not -1, the caller passes this result of the forward half as
-  // argument i of `backward`.
+  // returns. Argument i of `backward` gets the forward half's result resultOfArgument[i]; -1: none.
   func::FuncOp backwardVariant(func::FuncOp backward, const Variant &variant, StringRef name,
                                func::FuncOp forward, ArrayRef<int> resultOfArgument) {
     func::FuncOp &copy = backwardVariants[name];

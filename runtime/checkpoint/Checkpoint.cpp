@@ -388,7 +388,7 @@ Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDi
       Result<CheckpointState> state = readCheckpointState(path, /*verifyChecksums=*/false);
       if (state && state->step == step)
         return std::optional(path);
-      // A checkpoint that the disk cannot read, or that another release wrote, is not damaged.
+      // If a checkpoint cannot be read, or another release wrote it, it does not count as damaged.
       if (!state && state.error().code == ExitCode::Failure)
         return state.error();
       if (::access((path + "/" + kStateFile).c_str(), R_OK) != 0 && errno != ENOENT)

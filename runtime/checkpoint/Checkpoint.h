@@ -133,8 +133,7 @@ Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDi
 // Renames each folder to PATH.damaged (or PATH.damaged-2, ...). Returns the new paths.
 Result<std::vector<std::string>> moveAside(const std::vector<DamagedCheckpoint> &damaged);
 
-// Reads state.json. Verifies the sizes (with `verifyChecksums`, also the hashes) of the listed
-// files.
+// Reads state.json. Verifies the listed files' sizes and, with `verifyChecksums`, their hashes.
 Result<CheckpointState> readCheckpointState(const std::string &directory, bool verifyChecksums);
 
 // The contents of a checkpoint's state.json, and the files that it lists, ordered by name.

@@ -11,7 +11,7 @@ struct ExportOptions {
   std::optional<plan::DType> dtype; // a float type for all tensors; nullopt: each keeps its dtype
   // The maximum number of bytes of all tensors in one file. A larger tensor gets a file of its own.
   uint64_t maximumShardBytes = 5'000'000'000;
-  // The ids that begin and end a document; nullopt: the ids in config.json.
+  // The ids of the tokens that begin and end a document; nullopt: as in config.json.
   std::optional<uint32_t> bosTokenId, eosTokenId;
   // Rows of zeros increase the vocabulary size to a multiple of vocabMultiple; 1: no padding.
   uint64_t vocabMultiple = 1;
@@ -25,8 +25,7 @@ struct ExportOptions {
 // `configJson` becomes config.json, with the dtype and the token ids in `options`. If it has
 // tie_word_embeddings = true, `lm_head.weight` is left out.
 //
-// An earlier export in `directory` is replaced. Error: `directory` has a file that no export
-// writes.
+// An earlier export in `directory` is replaced. Error: `directory` has files that no export writes.
 Result<void> exportHuggingFace(const std::string &directory, const std::string &configJson,
                                const std::vector<TensorView> &tensors, const FetchTensor &fetch,
                                const ExportOptions &options = {});
@@ -36,8 +35,7 @@ Result<std::vector<std::string>> tokenizerFiles(const std::string &path);
 
 // Fills every tensor, by name, from `path`: a folder as exportHuggingFace() writes it, or a single
 // .safetensors file. Floats are converted to the requested dtype, rounded to nearest even. Error,
-// found before the first call of `store`: the file lacks a tensor of `tensors`, has another one, or
-// has one of another shape.
+// found before the first call of `store`: the file lacks a tensor, or has another one or shape.
 //
 // The names in `tensors` may begin with "model." or "transformer." where the names in the file do
 // not, as in the published GPT-2.

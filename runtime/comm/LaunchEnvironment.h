@@ -35,7 +35,7 @@ struct LaunchOptions {
   std::string interface;
   std::string secretFile;             // path of a file with the secret of the run; "": no secret
   std::optional<int64_t> joinSeconds; // the time that ranks wait for each other at the start
-  // Becomes StallLimits::seconds. RendezvousOptions::silence is at least this long.
+  // The value of StallLimits::seconds, and the minimum of RendezvousOptions::silence.
   std::optional<int64_t> hangSeconds;
   std::optional<int64_t> slowSeconds; // StallLimits::otherSeconds
 };

@@ -5,8 +5,7 @@
 //   all-gather       First among the ranks with equal places, then among the ranks of each node.
 //   reduce-scatter   First among the ranks of each node: the rank with place p gets this node's sum
 //                    of the pieces for all ranks with place p. Then among ranks with equal places.
-//   all-reduce       A reduce-scatter on each node, an all-reduce among the ranks with equal
-//   places,
+//   all-reduce       A reduce-scatter on each node, an all-reduce among ranks with equal places,
 //                    and an all-gather on each node.
 //
 // Tensors are processed in chunks, so that at most 32 MiB are copied at a time.

@@ -50,8 +50,8 @@ public:
   // The thread that makes this object is the main thread until another thread calls enter().
   Progress() : mainThread(std::this_thread::get_id()) {}
 
-  // The main thread calls it when it begins an activity or makes progress in it. A step begins when
-  // its data is read.
+  // The main thread calls enter() when it begins an activity or makes progress in it. A step begins
+  // when its data is read.
   void enter(Activity activity, uint64_t step);
 
   // Records progress in the activity. Any thread may call it.

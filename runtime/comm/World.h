@@ -29,15 +29,15 @@ public:
 
   // Makes the groups along the axes. A node has `ranksPerNode` ranks. `shardRanks` must divide
   // size(), and `expertRanks` must divide `shardRanks`. All ranks must call divide() together. A
-  // second call makes the groups of the first invalid.
+  // second call makes the groups of the first call invalid.
   virtual Result<void> divide(int shardRanks, int ranksPerNode, int expertRanks = 1) = 0;
 
-  // Returns this rank's group along an axis, after divide(). If expertRanks is 1, there is none
+  // Returns this rank's group along an axis, after divide(). If expertRanks is 1, there is no group
   // along ExpertShard.
   virtual Communicator &along(plan::Axis axis) = 0;
 
-  // Sends `bytes` bytes of x to rank `other`, and receives as many from that rank in d. x and d
-  // must not overlap. Both ranks must call it.
+  // Sends `bytes` bytes of x to rank `other`, and receives the same number of bytes from this rank
+  // in d. x and d must not overlap. Both ranks must call exchange().
   virtual Result<void> exchange(int other, const void *x, void *d, uint64_t bytes) = 0;
 
   virtual Progress &progress() = 0;

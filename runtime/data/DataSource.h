@@ -72,8 +72,8 @@ public:
   // Opens all files. Errors: shuffleBlock is no multiple of sequenceLength or, with bestFit,
   // differs from it; a source has no whole block; the weights have too many digits (Mixture.h).
   // Errors of a file: it is given twice; its vocabulary exceeds the model's; it has no header, and
-  // its type is too small for the vocabulary; it lacks the starts of documents that bestFit or a
-  // mask needs.
+  // its type is too small for the vocabulary; it lacks document starts that bestFit or a mask
+  // needs.
   static Result<std::unique_ptr<DataSource>> open(const DataOptions &options);
 
   uint64_t sequenceLength() const { return options.sequenceLength; }

@@ -5,8 +5,9 @@
 //   megatron  tokens in a `.bin` file, and an `.idx` file beside it (MegatronIndex.h)
 //   bare      tokens in a `.bin` file without a header or index: uint16, as nanoGPT writes them
 //
-// The header decides the format. Without a header, an `.idx` file means megatron. Without both, the
-// file is bare, and DataFormat may set its type. Error: a sample shows another type.
+// The header decides the format. Without a header, an `.idx` file means megatron. A file with
+// neither is bare, and DataFormat may set the type of its tokens. Error: a sample shows another
+// type.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -33,7 +34,7 @@ const char *nameOf(TokenFormat format);
 // The setting data.format: the format of files without a header.
 //   Auto      megatron if there is an `.idx` file; else uint16, unless a sample contradicts
 //   UInt16    uint16 tokens; the program reads no `.idx` file and no sample
-//   UInt32    uint32 tokens; likewise
+//   UInt32    uint32 tokens; the program reads no `.idx` file and no sample
 //   Megatron  the `.idx` file must exist; the program reads no sample
 enum class DataFormat { Auto, UInt16, UInt32, Megatron };
 
@@ -43,8 +44,8 @@ Result<DataFormat> parseDataFormat(std::string_view name);
 // One token file. It must not change while it is open. Several threads may read it.
 class TokenFile {
 public:
-  // Errors: the file is missing, empty or truncated; its size is no multiple of a token's; it has 4
-  // KiB of zeros; it has no header, and its tokens seem not to be uint16.
+  // Errors: the file is missing, empty or truncated; its size is no multiple of the token size; it
+  // has 4 KiB of zeros; it has no header, and its tokens seem not to be uint16.
   static Result<std::unique_ptr<TokenFile>> open(const std::string &path,
                                                  DataFormat format = DataFormat::Auto);
 

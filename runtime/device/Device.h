@@ -40,7 +40,7 @@ struct DeviceOptions {
   World *world = nullptr; // the ranks; may be null for a plan without collectives
   int index = 0;          // number of the device among those of the plan's type
   // The number of this rank among the ranks on its machine. If the process sees several GPUs, the
-  // rank uses the GPU that the plan names plus localRank.
+  // rank uses GPU `index` + localRank.
   int localRank = 0;
   // Names the implementations of matrix products that the device must use. The device adds its
   // choices for other products. The object must outlive the device. Null: fixed choices.

@@ -1,8 +1,8 @@
 // The implementations of matrix products that devices have chosen.
 //
 // A device times all implementations of a product. They add in different orders, so the last bits
-// of their results differ. A resumed run must therefore use the same implementations as before. Two
-// files keep choices:
+// of their results differ. So a resumed run must use the same implementations as before. Two files
+// keep choices:
 //
 //   CACHE/lmc/gemm.json   the choices of all runs of the user, so no product is timed twice
 //   OUT/gemm.json         the choices of one run; they take precedence over those of the cache
@@ -80,8 +80,7 @@ public:
     GemmChoice choice;
   };
   std::vector<Use> inUse() const;
-  // Returns, for the log: "12 shapes, 9 as in the run, 3 measured in 0.4 s; 9 MKL, 3 packed"; "" if
-  // no choice is in use.
+  // Returns "12 shapes, 9 as in the run, 3 measured in 0.4 s; 9 MKL, 3 packed"; "" without choices.
   std::string summary() const;
   // If the run was on another device before, and both devices have a choice for the same product,
   // returns the former device; else "". The last bits of results may change with the device.

@@ -1,5 +1,4 @@
-// Computes the number of live bytes at each step of a block, to compare different orders of its
-// ops.
+// Computes the number of live bytes at each step of a block, to compare orders of its ops.
 //
 // This is a model of what buffer assignment will do. Views and accumulators share the bytes of
 // their operands. A result takes over the bytes of an input that no later kernel reads, if both

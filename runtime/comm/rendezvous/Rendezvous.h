@@ -31,8 +31,8 @@ struct RendezvousOptions {
   Milliseconds silence{8000}; // a rank without a sign of life for this time counts as hung
   Milliseconds arrival{8000}; // the last messages of a rank that has left arrive in this time
   StallLimits stall;          // limits for ranks that give signs of life but make no progress
-  // If a run has failed, but this object still exists after the time `grace`, calls `onStuck`. Its
-  // default prints the failure and ends the process with ExitCode::RankFailed.
+  // If a run has failed, and this object still exists after the time `grace`, it calls `onStuck`.
+  // By default, `onStuck` prints the failure and ends the process with ExitCode::RankFailed.
   Milliseconds grace{5000};
   std::function<void(const Error &failure)> onStuck;
 };
@@ -72,7 +72,7 @@ public:
 
   // Sets the function `wake`, which a thread of this object calls. wake(nullopt) must end all
   // waits, because the run cannot go on. wake(rank) must end all waits for a rank that has left. It
-  // is called options.arrival after the rank left.
+  // is called when the time options.arrival has passed after the rank left.
   using Wake = std::function<void(std::optional<int> rank)>;
   void onLoss(Wake wake);
 
@@ -80,7 +80,7 @@ public:
   std::optional<Error> anyLoss() const;
 
   // Must be called if a data connection with `rank` is lost. Returns the reason for which the run
-  // cannot go on. Waits for it, at most as long as it takes to find a hung rank.
+  // cannot go on. Waits for this reason at most as long as it takes to find a hung rank.
   Error lossOf(int rank);
 
 private:

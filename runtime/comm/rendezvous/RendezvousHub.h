@@ -44,7 +44,7 @@ private:
   };
 
   RendezvousHub(const RendezvousOptions &options, Socket listener);
-  // Starts a thread that serves the connection. On failure, closes the connection.
+  // Starts a thread that serves the connection. If this fails, closes it and returns false.
   bool serve(Socket socket);
   void serve(const Connection &connection, Server &server);
   std::optional<int> admit(const Connection &connection);
