@@ -87,7 +87,7 @@ inline constexpr const char *kStandsFor = "stands_for";
 struct KeepRules {
   KeepRules(int newest = 0) : newest(newest) {}
   int newest; // the number of newest checkpoints that stay; 0: all
-  // A checkpoint stays if its step, or its extra[kStandsFor], is a multiple of `every`. 0: no rule.
+  // A checkpoint stays if its step, or its extra[kStandsFor], is a multiple of `every`. 0: off.
   uint64_t every = 0;
   std::string best; // the one with the lowest extra[best] stays; "": none
   std::optional<uint64_t> suspect; // the newest checkpoint of a step before this one stays

@@ -33,12 +33,12 @@ namespace {
 // The time limit of Gloo's waits. The control connection finds a lost rank much earlier.
 constexpr std::chrono::hours kNoLimit{24 * 365};
 
-// Limits in bytes for the computation of sums: the minimum size of a message, and the maximum size
-// of the data that a rank has received but not added yet.
+// Limits, in bytes, for computing sums: the minimum size of a message, and the maximum size of data
+// that a rank has received but not yet added.
 constexpr uint64_t kLeastChunk = 64 << 10, kScratch = 16 << 20;
 
-// The waits for messages in all groups of a world. If a rank is lost, this class ends all waits for
-// it, because Gloo ends only some of them when a connection is closed.
+// The waits for messages in all groups of a world. Gloo ends only some waits when a connection is
+// closed. So this class ends all waits for a rank that is lost.
 class Waits {
 public:
   // Adds a wait for `rank`. Returns false if the rank is lost.

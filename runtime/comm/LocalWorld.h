@@ -8,8 +8,8 @@
 
 namespace lmc {
 
-// Returns one World per rank, each for a thread of its own and after divide(shardRanks, ranks). If
-// a World is destroyed, other ranks' calls that need its rank return an Error.
+// Returns one World per rank, after divide(shardRanks, ranks). Each rank's thread must use its own
+// World. If a World is destroyed, calls of other ranks that need its rank return an Error.
 std::vector<std::unique_ptr<World>> makeLocalWorlds(int ranks, int shardRanks = 1);
 
 } // namespace lmc

@@ -6,8 +6,7 @@
 //   bare      tokens in a `.bin` file without a header or index: uint16, as nanoGPT writes them
 //
 // The header decides the format. Without a header, an `.idx` file means megatron. A file with
-// neither is bare, and DataFormat may set the type of its tokens. Error: a sample shows another
-// type.
+// neither is bare, and DataFormat may set its token type. Error: a sample shows another type.
 #pragma once
 
 #include "ground/support/Result.h"

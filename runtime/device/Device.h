@@ -146,7 +146,7 @@ public:
   virtual Result<void> synchronize() = 0;
 
   // Enqueues the computation of the initial values of elements `part` of a variable from the job's
-  // `seed`. If the variable starts as a copy of another variable, copies the elements `part` of the
+  // `seed`. If the variable starts as a copy of another variable, uses the elements `part` of the
   // other one. Returns false if the device cannot do this; the caller must then do it.
   virtual Result<bool> initialize(int variable, const HeldPart &part, uint64_t seed) {
     return false;

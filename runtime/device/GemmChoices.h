@@ -28,8 +28,8 @@ namespace lmc {
 
 // Two products with equal keys may use the same choice.
 struct GemmKey {
-  // The device, and the versions of all libraries that may compute the product, as a text: "AMD
-  // EPYC, 2 threads, kernels x86-64-v4, oneDNN 2.6.3, no MKL".
+  // The device and the versions of all libraries that may compute the product:
+  // "AMD EPYC, 2 threads, kernels x86-64-v4, oneDNN 2.6.3, no MKL".
   std::string device;
   // All properties of the product that may decide the choice: "f32 2048x768x4096 b^T +d".
   std::string product;

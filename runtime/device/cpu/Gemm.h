@@ -64,9 +64,9 @@ struct GemmPart {
 class GemmGroup {
 public:
   virtual ~GemmGroup() = default;
-  // The sum of all parts' m (Split::M) or k (Split::K) must be at most that of the group's shape.
-  // If a part has k = 0, its d becomes 0, or stays as it is if the shape accumulates. Only one
-  // thread may call run() at a time. Equal operands give equal bits. With the packed kernels, a
+  // The sum of m (Split::M) or k (Split::K) over all parts must not exceed m or k of the group's
+  // shape. If k of a part is 0, its d becomes 0, or keeps its value if the shape accumulates. Only
+  // one thread may call run() at a time. Equal operands give equal bits. With the packed kernels, a
   // GemmGroup gives the same bits as a Gemm.
   virtual void run(const std::vector<GemmPart> &parts) = 0;
   virtual std::string implementation() const = 0;
