@@ -80,7 +80,7 @@ struct CheckpointFile {
   FetchTensor fetch;
 };
 
-// A key of `extra`: the step at which a permanent checkpoint was due, if it was saved later.
+// A key of `extra`. If a permanent checkpoint is saved late, the value is the step when it was due.
 inline constexpr const char *kStandsFor = "stands_for";
 
 // The rules by which a save keeps older checkpoints. One rule is enough to keep a checkpoint.

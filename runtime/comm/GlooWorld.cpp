@@ -140,8 +140,9 @@ public:
     return messages.wait();
   }
 
-  // The dissemination barrier of Hensgen, Finkel, Manber 1988, "Two algorithms for barrier
-  // synchronization": in round k, a rank receives a message from the rank 2^k positions before it.
+  // Implements the dissemination barrier of Hensgen, Finkel, Manber 1988, "Two algorithms for
+  // barrier synchronization". In round k = 0, 1, ..., a rank receives from the rank 2^k positions
+  // before it.
   Result<void> barrier() override {
     for (int distance = 1; distance < size(); distance *= 2) {
       char sent = 0, received = 0;

@@ -52,7 +52,7 @@ public:
   // must ascend. Hosts without a name are left out.
   std::string namesOf(const std::vector<int> &ranks) const;
 
-  // If a rank has failed or has left the run, returns an Error that says so.
+  // If a rank has failed or has left the run, returns an Error about this rank.
   virtual std::optional<Error> loss() const { return std::nullopt; }
 };
 
