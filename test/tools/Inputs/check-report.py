@@ -1,9 +1,9 @@
 """Checks a page of `lmc report`: check-report.py PAGE [--browser CHROMIUM FOLDER [--layout [--all]]].
 
 Without --browser: the page asks for nothing from elsewhere, its data is as in make-runs.py, and the texts of a hostile run are
-only in the data. With it: the program CHROMIUM draws the page on a wide screen in light colours and on a narrow one in dark colours, with --all also
-the other way round. A script uses the page as a reader does and checks that all texts can be read. With --layout, it only checks the texts, so PAGE
-may be of any runs. FOLDER holds copies of the page and what Chromium keeps.
+only in the data. With it: the program CHROMIUM draws the page on a wide screen in light colours and on a narrow
+one in dark colours, with --all also the other way round. A script uses the page as a reader does and checks that all texts can be
+read. With --layout, it only checks the texts, so PAGE may be of any runs. FOLDER holds copies of the page and what Chromium keeps.
 """
 import json
 import math
