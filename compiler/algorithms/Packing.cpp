@@ -3,6 +3,7 @@
 #include "compiler/algorithms/PackingSearch.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 using namespace lmc;

@@ -50,7 +50,8 @@ struct PackingSolution {
 // different machines.
 constexpr uint64_t kPackingSearchNodes = 100'000;
 
-// Packs the buffers. `searchNodes` is the maximum number of search nodes.
+// Packs the buffers. Searches (PackingSearch.h), with at most `searchNodes` search nodes, if the
+// greedy orders need more than 1.02 times the lower bound.
 PackingSolution pack(const PackingProblem &problem, uint64_t searchNodes = kPackingSearchNodes);
 
 } // namespace lmc

@@ -1,6 +1,7 @@
 #include "compiler/algorithms/PackingSearch.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <tuple>

@@ -70,7 +70,8 @@ std::optional<RecomputeChoice> chooseRecompute(const RecomputeChoiceProblem &pro
 
 // Returns choices from the fastest to the one with the smallest peak. Each is slower than the
 // choice before it, and has a smaller peak. Calls chooseRecompute() with each of `budgets`, and
-// with `steps` + 1 evenly spaced budgets between the smallest and the largest peak.
+// with `steps` + 1 evenly spaced budgets between the smallest and the largest peak. Skips
+// budgets that are too small for any choice.
 std::vector<RecomputeChoice> recomputeChoices(const RecomputeChoiceProblem &problem, int steps,
                                               const std::vector<uint64_t> &budgets);
 

@@ -51,7 +51,7 @@ Keys keysOf(DeviceSpec &spec) {
           {"host", &spec.host, 0, 0, false}};
 }
 
-// Returns the sections that every spec has only once, with their keys; [gemm] is left out.
+// Returns the sections that a spec has at most once, with their keys, without [gemm] and [link.*].
 std::vector<std::pair<const char *, Keys>> sectionsOf(DeviceSpec &spec) {
   return {{"memory",
            {{"bytes", &spec.memoryBytes},

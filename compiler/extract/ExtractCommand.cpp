@@ -115,6 +115,8 @@ public:
     add("weight", whole ? int64_t(product.b()) : -1, true);
   }
   // Adds a result. The kernel rounds values to bf16 several times before it stores the result.
+  // If the terms of a sum cancel, the error is small compared with typical values, not with the
+  // sum.
   void result(StringRef name, uint32_t slice, bool isInput = false) {
     add(name, slice, isInput);
     program.arrays.back().relative = program.arrays.back().absolute = 0x1p-6;

@@ -15,7 +15,8 @@ namespace lmc::codegen {
 namespace {
 
 // The work of one call of a CPU kernel: elements of a flat kernel, columns of a column reduction,
-// or bytes of rows. It fits a private cache. It takes much longer than the call itself (1 us).
+// or bytes of rows. It fits a private cache. It takes much longer than the call itself (under 1
+// us).
 constexpr int64_t kFlatChunk = 16384;
 constexpr int64_t kColumnChunk = 64;
 constexpr uint64_t kRowChunkBytes = 48 << 10;

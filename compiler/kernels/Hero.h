@@ -127,7 +127,8 @@ struct RegionInfo {
     return llvm::any_of(llvm::seq(outerDims()), [&](unsigned d) { return map.isFunctionOfDim(d); });
   }
   // Returns true if each point of the domain has its own element of the result. Pass number `pass`
-  // then writes it. Any other result is written as soon as its value is known.
+  // then writes it. A sum over blocks of rows is updated in its pass of each row. Any other result
+  // is written as soon as its value is known.
   bool coversDomain(const Computed &output) const {
     return output.point == identity && !isBlockSum(output);
   }

@@ -164,7 +164,7 @@ const Target *findTarget(llvm::StringRef device);
 // Returns Target::costModel of the device's target. Without such a target, returns CostModel(spec).
 std::unique_ptr<cost::CostModel> costModelOf(llvm::StringRef device, cost::DeviceSpec spec);
 
-// Succeeds if a target accepts this target.device. Error: "it must be cpu or cuda:sm_XY".
+// Succeeds if a target accepts this target.device. Error: the possible names.
 Result<void> checkDeviceName(const std::string &device);
 
 } // namespace lmc::codegen

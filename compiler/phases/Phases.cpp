@@ -11,6 +11,7 @@
 #include "passes/schedule/Passes.h"
 
 #include "mlir/IR/Verifier.h"
+#include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 
 #include "llvm/Support/FileSystem.h"

@@ -8,7 +8,6 @@
 #include "passes/fusion/queue/FusionReport.h"
 
 #include "mlir/IR/BuiltinOps.h"
-#include "mlir/Pass/PassManager.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 
@@ -19,6 +18,10 @@
 #include <optional>
 #include <string>
 #include <vector>
+
+namespace mlir {
+class PassManager;
+} // namespace mlir
 
 namespace lmc {
 
@@ -39,7 +42,7 @@ struct CompileOptions {
   std::vector<std::string> disableFusion;  // kinds of fusion to disable ("siblings")
   bool reuseMemory = true;                 // false: no two values share bytes (for tests)
   // If true, only the bytes and times of the plan are needed: the IR is not verified, and the plan
-  // has no reports.
+  // has no predicted times and lacks some reports.
   bool onlyMeasures = false;
 };
 

@@ -321,8 +321,8 @@ public:
          overhead.is_number() ? fmt::format(", {} more matrix FLOPs", percent(number(overhead)))
                               : "");
     if (recompute.contains("options")) {
-      line("  per layer and micro-step: bytes kept for the backward pass, bytes that are live only "
-           "in");
+      line("  per layer and micro-step: bytes kept for the backward pass, bytes that are live "
+           "only in");
       line("  the layer's backward pass, and the predicted time of what is computed again");
       line("  options of a layer         kept    transient       time  computed again");
       size_t index = 0;
@@ -502,8 +502,8 @@ public:
            secondsOf(link["base_seconds"]), secondsOf(link["latency_seconds"]),
            number(link["bandwidth"]) / 1e9, word(link, "kind"), spec);
     for (const json &speed : comm["axis_speeds"])
-      line("  assumed of an all-gather along {}: {} and {:.4g} GB/s; lmc-run --preflight measures "
-           "it",
+      line("  assumed of an all-gather along {}: {} and {:.4g} GB/s; lmc-run --preflight "
+           "measures it",
            word(speed, "axis"), secondsOf(speed["latency_seconds"]),
            number(speed["bandwidth"]) / 1e9);
   }

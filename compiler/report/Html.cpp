@@ -331,8 +331,7 @@ private:
     const json &commands = report["functions"][size_t(step)]["commands"];
     add("<h2>One layer</h2><p>Layer {} of a micro-step: its forward pass on the left, its backward "
         "pass on the right. A box is a command, with the ops that were fused into it; grey lines "
-        "are "
-        "what it reads, orange ones what the forward pass keeps for the backward pass.</p>",
+        "are what it reads, orange ones what the forward pass keeps for the backward pass.</p>",
         graph.layer);
     legend(kKindColours);
     add("<div class=\"wide\"><svg viewBox=\"0 0 {:.0f} {:.0f}\" width=\"{:.0f}\" role=\"img\">",
@@ -430,8 +429,7 @@ private:
               layer < 0 ? std::string("") : fmt::format("{}{}", layer, backward ? "'" : ""));
       }
       add("<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" fill=\"{}\"><title>{}: "
-          "{}, "
-          "{}</title></rect>",
+          "{}, {}</title></rect>",
           x, row, width, height, kindColour(word(all[c], "kind")), escape(word(all[c], "source")),
           readableSeconds(seconds), escape(word(all[c], "bound")));
       now += isBeside ? 0 : seconds;

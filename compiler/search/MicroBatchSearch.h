@@ -25,8 +25,8 @@ struct MicroBatchResult {
 using TryMicroBatch = std::function<std::optional<MicroBatchAttempt>(int64_t size)>;
 
 // Tries the divisors of `perDevice` (sequences per optimizer step and device), smallest first, and
-// stops at the first that does not fit. If tokens/s of two sizes differ by less than a billionth,
-// the smaller size wins. Returns nullopt if `tryOne` does.
+// stops at the first that does not fit, because larger sizes need more bytes. If tokens/s of two
+// sizes differ by less than a billionth, the smaller size wins. Returns nullopt if `tryOne` does.
 std::optional<MicroBatchResult> searchMicroBatch(int64_t perDevice, const TryMicroBatch &tryOne);
 
 } // namespace lmc

@@ -531,7 +531,7 @@ FailureOr<std::vector<PlanMeasures>> RecomputeSearch::measure(ArrayRef<Probe> pr
   std::map<Key, FailureOr<PlanMeasures>> results;
   std::vector<std::pair<const Probe *, FailureOr<PlanMeasures> *>> missing;
   for (const Probe &probe : probes)
-    if (Key key = keyOf(probe); !measures.count(key))
+    if (Key key = keyOf(probe); !measuresOf.count(key))
       if (auto [entry, isNew] = results.try_emplace(std::move(key), failure()); isNew)
         missing.push_back({&probe, &entry->second});
   start.getContext()->loadAllAvailableDialects(); // because no thread may load one
@@ -540,11 +540,11 @@ FailureOr<std::vector<PlanMeasures>> RecomputeSearch::measure(ArrayRef<Probe> pr
   for (auto &[key, measure] : results) {
     if (failed(measure))
       return failure();
-    measures.emplace(key, std::move(*measure));
+    measuresOf.emplace(key, std::move(*measure));
   }
   std::vector<PlanMeasures> all;
   for (const Probe &probe : probes)
-    all.push_back(measures.at(keyOf(probe)));
+    all.push_back(measuresOf.at(keyOf(probe)));
   return all;
 }
 

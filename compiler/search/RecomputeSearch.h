@@ -185,7 +185,7 @@ private:
   // option o. An example is the time by which the first and the last layer exceed inner layers.
   std::vector<double> outerSeconds;
   // The measures of probes. A key has the options of the probe's layers, and its chunk size.
-  std::map<std::pair<std::vector<int64_t>, int64_t>, PlanMeasures> measures;
+  std::map<std::pair<std::vector<int64_t>, int64_t>, PlanMeasures> measuresOf;
   std::vector<LossChunk> chunks; // empty if the loss chunk is not chosen
   std::vector<RecomputeCandidate> choices;
   std::unique_ptr<BudgetSearch> search;

@@ -143,12 +143,16 @@ private:
     for (size_t i; !ended && (i = next++) < pieces.size();) {
       const Piece &piece = pieces[i];
       Result<void> consumed;
-      auto use = [&](uint64_t offset, uint64_t bytes) {
+      auto use = [&](uint64_t offset, uint64_t bytes) -> Result<void> {
+        if (ended)
+          return Error{}; // another thread has failed
         return consumed = consume(piece.file, offset, block.data(), bytes);
       };
       const auto hash = hashPiece(opened[piece.file], piece.begin, piece.end, block, use);
       if (!consumed)
         return end(failure, consumed.error());
+      if (ended)
+        return;
       if (!hash)
         return end(fault, hash.error().message);
       hashes[piece.file][piece.begin / kPieceBytes] = *hash;

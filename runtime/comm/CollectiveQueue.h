@@ -33,7 +33,7 @@ private:
   std::deque<Work> waiting;
   uint64_t added = 0, ended = 0;
   Result<void> outcome; // the first Error
-  std::jthread thread; // destroyed first
+  std::jthread thread;  // destroyed first
 };
 
 } // namespace lmc

@@ -6,7 +6,9 @@
 //
 // Sums are formed in the order of the positions: ((x_0 + x_1) + x_2) + ... If several nodes have
 // several ranks each, each node is summed first, and then the nodes' sums. F64 is added in f64,
-// other dtypes in f32. A BF16 or F16 sum is rounded on each node, and again over all nodes.
+// other dtypes in f32. A BF16 or F16 sum is rounded on each node, and again over all nodes. So an
+// element of the result depends only on the ranks' elements, not on how tensors are divided among
+// calls.
 #pragma once
 
 #include "ground/support/Result.h"

@@ -390,7 +390,8 @@ private:
     });
   }
 
-  // Calls `open`, which opens this rank's connections, and waits until all ranks have done this.
+  // Calls `open`, which opens this rank's connections, and waits until all ranks have done this: a
+  // rank that goes on earlier could close connections that others still need.
   template <typename Open> Result<void> connected(Open open) try {
     open();
     return everyone->barrier();

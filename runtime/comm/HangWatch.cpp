@@ -17,8 +17,9 @@ std::string Hang::text() const {
 // A save may take this factor times StallLimits::seconds: writing one tensor may take a minute.
 static constexpr double kLongWrite = 6;
 
-// Returns the seconds without progress after which a warning is given. The run continues. The limit
-// for logs is long, because a user may stop the console with Ctrl-S for a long time.
+// Returns the seconds without progress after which a warning is given. The run continues, so
+// work between steps has a short limit too. The limit for logs is long unless a file is being
+// written, because a user may stop the console with Ctrl-S for a long time.
 double HangJudge::warningLimit(const Progress::State &state) const {
   switch (state.activity) {
   case Activity::Validating:

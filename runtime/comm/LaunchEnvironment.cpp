@@ -1,8 +1,9 @@
 #include "runtime/comm/LaunchEnvironment.h"
 
+#include "ground/support/Number.h"
+
 #include <fmt/format.h>
 
-#include <charconv>
 #include <limits>
 
 namespace lmc {
@@ -95,12 +96,10 @@ private:
     const char *text = get(name);
     if (!text)
       return std::optional<int64_t>();
-    const std::string_view view = text;
-    int64_t value = 0;
-    const auto [end, failed] = std::from_chars(view.begin(), view.end(), value);
-    if (failed != std::errc() || end != view.end() || value < least || value > most)
+    const auto value = parseWhole<int64_t>(text);
+    if (!value || *value < least || *value > most)
       return outOfRange(fmt::format("{}={} in the environment", name, text), least, most);
-    return std::optional(value);
+    return value;
   }
 
   Result<std::optional<int64_t>> number(int64_t least, int64_t most, const char *name) const {

@@ -16,7 +16,8 @@ inline uint64_t blocksOf(const TokenFile &file, uint64_t block) {
 
 using TokenFiles = std::vector<const TokenFile *>;
 
-// checkFiles() and compareFiles() return warnings. Their errors are those of DataSource::open().
+// checkFiles() and compareFiles() return warnings. They require options.shuffleBlock > 0. Their
+// errors are those of DataSource::open().
 
 // Checks the files of one source against the model.
 Result<std::vector<std::string>> checkFiles(const DataOptions &options, const TokenFiles &files);

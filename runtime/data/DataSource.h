@@ -32,7 +32,7 @@ inline constexpr int32_t kIgnoredTarget = -100; // target of a position without 
 struct SourceOptions {
   std::string name;               // "": the only source of the run
   std::string key;                // setting for error texts: "data.source.web.paths"
-  std::vector<std::string> paths; // files or globs
+  std::vector<std::string> paths; // files, or globs, which expand in sorted order
   double weight = 1;              // share of the blocks, relative to the weights of all sources
   double maxEpochs = 0; // maximum number of times that a run reads the source; 0: no limit
 };

@@ -21,7 +21,7 @@ struct FileFingerprint {
   // XXH64, seed 0, of the header (in Megatron's format, of a sample of the index); 0: no header
   uint64_t headerHash = 0;
   uint64_t sampleHash = 0; // ByteFile::sampleHash() of the tokens
-  uint64_t tokenizer = 0; // TokenFile::tokenizer()
+  uint64_t tokenizer = 0;  // TokenFile::tokenizer()
 
   bool operator==(const FileFingerprint &) const = default;
 };

@@ -101,7 +101,8 @@ Result<std::optional<std::string>> chooseCheckpoint(const std::string &resume,
 
 // Returns an error if `runDirectory` has a checkpoint of a step after `step`, or has only damaged
 // ones. A run that starts at `step` must not mix its checkpoints with later ones. Otherwise returns
-// the damaged checkpoints in the folder. `damaged` are those that were found before.
+// the damaged checkpoints that are newer than the newest complete one. `damaged` are those that
+// were found before.
 Result<std::vector<DamagedCheckpoint>> checkNothingLater(const std::string &runDirectory,
                                                          uint64_t step,
                                                          std::vector<DamagedCheckpoint> damaged);

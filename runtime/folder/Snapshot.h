@@ -31,7 +31,8 @@ public:
   // Waits until the copies are complete.
   Result<void> wait();
 
-  // Return the variables of a kind, without DeviceTensors::store. The copies must be complete.
+  // Return the variables of a kind, without DeviceTensors::store; any thread may call `fetch`. The
+  // copies must be complete.
   DeviceTensors tensorsOfKind(plan::VariableKind kind) const;
   std::vector<SnapshotPart> partsOfKind(plan::VariableKind kind) const;
 

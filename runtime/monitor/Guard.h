@@ -40,7 +40,8 @@
 
 namespace lmc {
 
-// The device does not apply a step whose loss or gradient norm exceeds these f32 values.
+// The device does not apply a step whose loss or gradient norm exceeds these. The numbers
+// are exact in f32, in which a device compares.
 struct StepLimits {
   double loss = std::numeric_limits<double>::infinity(); // in nats
   double norm = std::numeric_limits<double>::infinity(); // L2 norm of the gradient before clipping

@@ -25,7 +25,8 @@ double unixSeconds();
 inline constexpr const char *kTimeLimitVariable = "LMC_TIME_LIMIT";
 std::string textOf(const TimeLimit &limit); // "END SOURCE"
 
-// Returns the seconds of a duration: "3.5" (hours), "1d12h", "3h50m" or "90s"; at most 10 years.
+// Returns the seconds of a duration: "3.5" (hours), "1d12h", "3h50m" or "90s": more than 0, and at
+// most 10 years.
 Result<double> parseDuration(std::string_view text);
 
 // Returns a point in time in seconds since 1970-01-01 00:00 UTC. `text` is this number, or ISO 8601
@@ -34,9 +35,9 @@ Result<double> parseDuration(std::string_view text);
 Result<double> parseTime(const std::string &text);
 
 // Returns the earlier of two limits. One is `maxHours` (--max-hours; "": none) after `began`. The
-// other is `deadline` (--deadline) or, if that is empty, SLURM_JOB_END_TIME (in seconds;
-// https://slurm.schedmd.com/sbatch.html). If kTimeLimitVariable is set, returns its limit instead.
-// Error: an option is wrong, or its time has passed.
+// other is `deadline` (--deadline; "none": no limit at all) or, if that is empty,
+// SLURM_JOB_END_TIME (in seconds; https://slurm.schedmd.com/sbatch.html). If kTimeLimitVariable is
+// set, returns its limit instead. Error: an option is wrong, or its time has passed.
 Result<std::optional<TimeLimit>> findTimeLimit(const std::string &maxHours,
                                                const std::string &deadline,
                                                const Environment &environment, double began);

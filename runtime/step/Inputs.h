@@ -24,7 +24,7 @@ public:
   // batch.tokens, batch.targets and batch.starts. batch.positions gets each token's position in its
   // document. batch.row_positions gets its position in the sequence. `documentStarts` is read only
   // if the plan has batch.starts or batch.positions. Waits only while the device has not read the
-  // inputs of kAhead earlier micro-steps.
+  // inputs of kAhead earlier micro-steps. The arrays may be changed after the call.
   Result<void> upload(const int32_t *tokens, const int32_t *targets, const int32_t *documentStarts);
 
   // The maximum number of micro-steps whose inputs are uploaded and not yet read by the device.

@@ -2,7 +2,8 @@
 //
 // A tensor is out of range if one of its weights or updates is not finite. From the first judged
 // step on, it is also out of range if all its gradients were zero. A matrix is then also out of
-// range if its update ratio (Metrics.h) is above a limit L (guard.update_ratio).
+// range if its update ratio (Metrics.h) is above a limit L (guard.update_ratio). L is not for
+// biases: a bias whose best value is zero has a large ratio in every step.
 //
 // The first judged step is after the warm-up, and its number is at least 5 / L. Before it, the
 // limit of a matrix is 10: above 10, its initial weights are far too small. In the first steps,

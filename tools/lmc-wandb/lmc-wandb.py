@@ -344,7 +344,8 @@ class Sender:
         self.had = {**self.had, **{key: values[key] for key in (UPDATES, EVALUATION) if key in values}}
 
     def evaluations_waiting(self) -> list[int]:
-        """The steps of the evaluations that W&B does not have, in the order in which they completed."""
+        """The steps of the evaluations that W&B does not have, in the order in which they completed: after a failure,
+        one may complete after that of a later step."""
         steps, last = list(self.evaluations), self.had.get(EVALUATION, 0)
         if last in self.evaluations:
             return steps[steps.index(last) + 1:]

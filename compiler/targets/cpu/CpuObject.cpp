@@ -242,7 +242,7 @@ llvm::Expected<CpuImage> buildCpuImage(ModuleOp kernels, const CpuTarget &target
   registerBuiltinDialectTranslation(*context);
   registerLLVMDialectTranslation(*context);
   PassManager passes(context);
-  buildKernelsToLLVM(passes, {image.vectorWidth, !x86 || has("fma")});
+  buildKernelsToLLVM(passes, {.vectorWidth = image.vectorWidth, .fma = !x86 || has("fma")});
   std::string diagnostics;
   {
     ScopedDiagnosticHandler handler(context, [&](Diagnostic &diagnostic) {

@@ -909,7 +909,7 @@ struct LowerKernels : impl::LowerKernelsPassBase<LowerKernels> {
 
   void runOnOperation() final {
     ModuleOp module = getOperation();
-    const LowerKernelsPassOptions options{vectorWidth, fma};
+    const LowerKernelsPassOptions options{.vectorWidth = vectorWidth, .fma = fma};
     if (options.vectorWidth != 128 && options.vectorWidth != 256 && options.vectorWidth != 512) {
       module.emitError("kern-lower-kernels: vector-width must be 128, 256 or 512, not ")
           << options.vectorWidth;

@@ -42,7 +42,7 @@ llvm::ArrayRef<CudaArch> cudaArchs();
 const CudaArch *findCudaArch(llvm::StringRef name);
 
 // Returns the number of thread blocks that are resident on an SM at the same time. `threads` and
-// `sharedBytes` are per block, `registers` is per thread.
+// `sharedBytes` are per block, `registers` is per thread. Returns 0 if no block fits.
 unsigned residentBlocks(const CudaArch &arch, unsigned threads, unsigned registers,
                         unsigned sharedBytes);
 

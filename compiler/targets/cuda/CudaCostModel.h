@@ -1,4 +1,4 @@
-// Predicts the times of the CUDA target's own kernels.
+// Predicts the times of attention, of matrix products and of products with SwiGLU on a GPU.
 #pragma once
 
 #include "compiler/cost/CostModel.h"

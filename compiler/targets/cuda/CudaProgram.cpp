@@ -55,8 +55,11 @@ CudaProgram::Launch launchOf(size_t kernel, ArrayRef<Value> inputs, ArrayRef<Val
 
 template <typename Op>
 SwigluGemmShape swigluGemmShapeOf(Op op, Value left, Value a, const CudaArch &arch) {
-  return {contentOf(left).getDimSize(0), contentOf(left).getDimSize(1), contentOf(a).getDimSize(1),
-          op.getBoth(), arch.chip.sms};
+  return {.rows = contentOf(left).getDimSize(0),
+          .inner = contentOf(left).getDimSize(1),
+          .columns = contentOf(a).getDimSize(1),
+          .both = op.getBoth(),
+          .blocks = arch.chip.sms};
 }
 
 class Planner {

@@ -1,6 +1,7 @@
 // Prints kernels with the hero column_reduction. A thread block computes a tile of columns: `lanes`
 // vectors side by side. It has `groups` groups of `lanes` threads. Group g adds up the rows g, g +
-// groups, g + 2 groups, ... Shared memory then adds the groups' sums in a fixed order.
+// groups, g + 2 groups, ... The sums of the groups are then added in shared memory, in a fixed
+// order; group 0 stores the result.
 #include "compiler/targets/cuda/CudaEmitter.h"
 
 #include "llvm/Support/MathExtras.h"

@@ -217,7 +217,8 @@ private:
     bool readsScalars = llvm::any_of(info.accesses, [](const Access &access) {
       return access.point.getNumDims() > 1 && access.point.isConstant();
     });
-    // At most 8 rows: NVIDIA's compiler may unroll a longer loop, and then spills registers.
+    // At most 2 rows if registers keep the rows and the rows share only scalars: NVIDIA's compiler
+    // may unroll a longer loop over rows, and then spills registers.
     if ((hoists || readsScalars) && info.blockSums.empty())
       for (int64_t turn : {8, 4, 2})
         if (rowsInTurn == 1 && (hoists || !kept || turn == 2) &&

@@ -24,8 +24,8 @@ struct RendezvousOptions {
   int rank = 0, size = 1;
   std::string address; // name or address of rank 0's host
   int port = 0;
-  std::string interface; // name or address of a local network interface; "": any
-  std::string secret;    // equal on all ranks; "": ranks need not prove that they know it
+  std::string interface;      // name or address of a local network interface; "": any
+  std::string secret;         // equal on all ranks; "": ranks need not prove that they know it
   Milliseconds join{30000};   // the maximum time until all ranks have joined
   Milliseconds beat{1000};    // the time between signs of life
   Milliseconds silence{8000}; // a rank without a sign of life for this time counts as hung

@@ -267,7 +267,7 @@ private:
   Result<void> resultOf(CUresult result) const {
     if (result == CUDA_SUCCESS)
       return {};
-    return failed("the GPU failed: {}", driver.text(result));
+    return machineError("the GPU failed: {}", driver.text(result));
   }
 
   // Returns an error if `result`, or the result of earlier work, is an error.
@@ -388,7 +388,7 @@ DeviceInfo CudaDevice::info(plan::DType) const {
 
 Result<void> CudaDevice::load(const PlanFile &loaded) {
   if (std::exchange(loading, true))
-    return failed("a device loads one plan only");
+    return machineError("a device loads one plan only");
   if (auto fits = checkMachine(loaded); !fits)
     return Error{fmt::format("{}: {}", loaded.path(), fits.error().message), fits.error().code};
   LMC_LET(free, gpu.freeBytes());
@@ -578,9 +578,10 @@ Result<void> CudaDevice::capture(const CudaExecutable &executable, Part &part) {
       &instance, graph.get(), CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY);
   if (made == CUDA_ERROR_OUT_OF_MEMORY)
     if (auto free = gpu.freeBytes())
-      return failed("cannot {}: {} of the GPU's memory are free, and the graph needs more: compile "
-                    "with a smaller [memory] budget, or give --no-cuda-graphs",
-                    what, formatBytes(*free));
+      return machineError(
+          "cannot {}: {} of the GPU's memory are free, and the graph needs more: compile "
+          "with a smaller [memory] budget, or give --no-cuda-graphs",
+          what, formatBytes(*free));
   LMC_TRY(driver.check(made, what));
   std::lock_guard lock(graphsMutex);
   GraphExec owned(driver, instance);
@@ -635,7 +636,7 @@ Result<void> CudaDevice::run(const CudaExecutable &executable, uint32_t command)
 Result<CudaExecutable *> CudaDevice::begin(Executable &executable) {
   auto *recorded = dynamic_cast<CudaExecutable *>(&executable);
   if (!recorded || recorded->owner != this)
-    return failed("a function was submitted to a device that did not record it");
+    return machineError("a function was submitted to a device that did not record it");
   LMC_TRY(checkWork(CUDA_SUCCESS));
   LMC_TRY(gpu.use());
   {

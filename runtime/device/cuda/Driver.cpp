@@ -1,5 +1,7 @@
 #include "runtime/device/cuda/Driver.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <dlfcn.h>
@@ -18,7 +20,7 @@ std::string Driver::text(CUresult result) const {
 Result<void> Driver::check(CUresult result, std::string_view doing) const {
   if (result == CUDA_SUCCESS)
     return {};
-  return failed("cannot {}: {}", doing, text(result));
+  return machineError("cannot {}: {}", doing, text(result));
 }
 
 void *openLibrary(const char *variable, std::initializer_list<std::string> names,
@@ -59,19 +61,19 @@ static Result<Driver> load() {
   std::string problem;
   void *library = openLibrary("LMC_CUDA_DRIVER", {"libcuda.so.1"}, problem);
   if (!library)
-    return failed("the plan is for a GPU, and this machine has no CUDA driver ({}); install "
-                  "NVIDIA's driver, or compile with --target=cpu",
-                  problem);
+    return machineError("the plan is for a GPU, and this machine has no CUDA driver ({}); install "
+                        "NVIDIA's driver, or compile with --target=cpu",
+                        problem);
   Driver driver;
   decltype(&::cuInit) init = nullptr;
   decltype(&::cuDriverGetVersion) getVersion = nullptr;
   if (!find(library, "cuInit", init) || !find(library, "cuDriverGetVersion", getVersion))
-    return failed("the CUDA driver library has no cuInit: it is not libcuda");
+    return machineError("the CUDA driver library has no cuInit: it is not libcuda");
   if (const CUresult asked = getVersion(&driver.version); asked != CUDA_SUCCESS)
-    return failed("the CUDA driver does not say its version (error {}{})", int(asked),
-                  asked == CUDA_ERROR_STUB_LIBRARY
-                      ? ": this is the toolkit's stub of libcuda, not the driver's library"
-                      : "");
+    return machineError("the CUDA driver does not say its version (error {}{})", int(asked),
+                        asked == CUDA_ERROR_STUB_LIBRARY
+                            ? ": this is the toolkit's stub of libcuda, not the driver's library"
+                            : "");
   const std::string tooOld =
       fmt::format("the CUDA driver supports CUDA {}.{}, and lmc-run needs {}.{} or newer: update "
                   "NVIDIA's driver",
@@ -82,14 +84,14 @@ static Result<Driver> load() {
     return Error{tooOld, ExitCode::Failure};
 #define LMC_DRIVER_FUNCTION(name)                                                                  \
   if (!find(library, LMC_NAME_OF(name), driver.name))                                              \
-    return failed("{} (it has no {})", tooOld, LMC_NAME_OF(name));
+    return machineError("{} (it has no {})", tooOld, LMC_NAME_OF(name));
 #include "runtime/device/cuda/DriverFunctions.def"
 #undef LMC_DRIVER_FUNCTION
   const CUresult started = init(0);
   const char *visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (started == CUDA_ERROR_NO_DEVICE)
-    return failed("the plan is for a GPU, and the CUDA driver finds none{}",
-                  visible ? fmt::format(" (CUDA_VISIBLE_DEVICES={})", visible) : "");
+    return machineError("the plan is for a GPU, and the CUDA driver finds none{}",
+                        visible ? fmt::format(" (CUDA_VISIBLE_DEVICES={})", visible) : "");
   LMC_TRY(driver.check(started, "start the CUDA driver"));
   return driver;
 }

@@ -4,19 +4,11 @@
 #include "ground/support/Result.h"
 
 #include <cuda.h>
-#include <fmt/format.h>
 
 #include <string>
 #include <string_view>
-#include <utility>
 
 namespace lmc::cuda {
-
-// Returns an Error with ExitCode::Failure and the text that fmt::format() makes.
-template <typename... Arguments>
-Error failed(fmt::format_string<Arguments...> text, Arguments &&...arguments) {
-  return {fmt::format(text, std::forward<Arguments>(arguments)...), ExitCode::Failure};
-}
 
 struct Driver {
 #define LMC_DRIVER_FUNCTION(name) decltype(&::name) name = nullptr;
@@ -35,7 +27,8 @@ struct Driver {
 Result<const Driver *> openDriver();
 
 // Opens the library that the environment variable `variable` names. If it is not set, opens the
-// first of `names` that exists; skips "". Returns null and sets `problem` if there is none.
+// first of `names` that can be opened; skips "". Returns null and sets `problem` if none can be
+// opened.
 void *openLibrary(const char *variable, std::initializer_list<std::string> names,
                   std::string &problem);
 

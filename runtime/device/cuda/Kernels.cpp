@@ -61,7 +61,7 @@ Result<void> Kernels::check(const Driver &driver, const plan::Kernel &planned,
   for (auto [attribute, value] : attributes)
     LMC_CUDA(driver, cuFuncGetAttribute(value, attribute, kernel.function), reading);
   if (kernel.threads > uint32_t(threads))
-    return failed(
+    return machineError(
         "kernel '{}' cannot run: the plan launches blocks of {} threads, and the driver allows {}",
         kernel.name, kernel.threads, threads);
   if (kernel.sharedBytes > 0) {
@@ -83,10 +83,10 @@ Result<void> Kernels::check(const Driver &driver, const plan::Kernel &planned,
                                                        int(kernel.threads), kernel.sharedBytes),
            reading);
   if (blocks == 0)
-    return failed("kernel '{}' cannot run: a block of {} threads with {} registers each and {} "
-                  "bytes of shared memory does not fit on a multiprocessor",
-                  kernel.name, kernel.threads, registers,
-                  kernel.sharedBytes + uint32_t(fixedShared));
+    return machineError(
+        "kernel '{}' cannot run: a block of {} threads with {} registers each and {} "
+        "bytes of shared memory does not fit on a multiprocessor",
+        kernel.name, kernel.threads, registers, kernel.sharedBytes + uint32_t(fixedShared));
   auto compare = [&](const char *what, uint64_t plannedValue, int reported) {
     if (plannedValue != uint64_t(reported))
       found.push_back(fmt::format("kernel '{}': the plan says {} {}, the driver {}", kernel.name,

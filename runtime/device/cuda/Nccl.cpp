@@ -43,8 +43,8 @@ struct Library {
     if (result == ncclSuccess)
       return {};
     const char *detail = ncclGetLastError(of);
-    return failed("NCCL cannot {}: {}{}", doing, ncclGetErrorString(result),
-                  detail && *detail ? fmt::format(" ({})", detail) : "");
+    return machineError("NCCL cannot {}: {}{}", doing, ncclGetErrorString(result),
+                        detail && *detail ? fmt::format(" ({})", detail) : "");
   }
 };
 
@@ -53,10 +53,11 @@ Result<Library> openLibrary() {
   void *opened = cuda::openLibrary(
       "LMC_NCCL", {fileOfPythonPackage("nvidia/nccl/lib/libnccl.so.2"), "libnccl.so.2"}, problem);
   if (!opened)
-    return failed("the plan is for several GPUs, which NCCL connects, and it cannot be opened "
-                  "({}); install it (pip install nvidia-nccl-cu13), name it with LMC_NCCL, or give "
-                  "--collectives=host, which is slower",
-                  problem);
+    return machineError(
+        "the plan is for several GPUs, which NCCL connects, and it cannot be opened "
+        "({}); install it (pip install nvidia-nccl-cu13), name it with LMC_NCCL, or give "
+        "--collectives=host, which is slower",
+        problem);
   Library library;
 #define LMC_NCCL_FUNCTION(name)                                                                    \
   library.name = reinterpret_cast<decltype(library.name)>(::dlsym(opened, #name));                 \
@@ -69,8 +70,8 @@ Result<Library> openLibrary() {
   int version = 0;
   LMC_TRY(library.check(library.ncclGetVersion(&version), "say its version"));
   if (version < kOldest || version / 10000 != NCCL_MAJOR)
-    return failed("NCCL {} is installed, and lmc-run needs {} or a newer release of NCCL {}",
-                  versionText(version), versionText(kOldest), NCCL_MAJOR);
+    return machineError("NCCL {} is installed, and lmc-run needs {} or a newer release of NCCL {}",
+                        versionText(version), versionText(kOldest), NCCL_MAJOR);
   return library;
 }
 

@@ -6,13 +6,13 @@ namespace lmc::cuda {
 Result<std::unique_ptr<Collectives>> openNccl(const Driver &, const Gpu &, World &,
                                               const std::vector<plan::Axis> &,
                                               std::function<void()>) {
-  return failed(
+  return machineError(
       "the plan is for several GPUs, and this lmc-run was built without NCCL's header (nccl.h); "
       "build it where NCCL is installed, or give --collectives=host, which is slower");
 }
 
 Result<LibraryFile> findNccl() {
-  return failed("this lmc-run was built without NCCL's header (nccl.h)");
+  return machineError("this lmc-run was built without NCCL's header (nccl.h)");
 }
 
 } // namespace lmc::cuda

@@ -139,7 +139,7 @@ private:
     for (double &value : values)
       value = uniform(generator);
     if (!convertFloats(plan::DType::F64, values.data(), dtype, pattern.get(), kValues))
-      return failed("only floating-point matrices can be multiplied");
+      return machineError("only floating-point matrices can be multiplied");
     for (const Part &part : parts)
       for (uint64_t from = 0; part.isRandom && from < part.bytes; from += patternBytes)
         LMC_CUDA(*driver,
@@ -223,7 +223,7 @@ Result<void> ProductWays::run(const TwoWayProduct &command, const WayAddresses &
                               CUstream stream) {
   auto found = chosen.find(command);
   if (found == chosen.end())
-    return failed("no way to compute a product was chosen");
+    return machineError("no way to compute a product was chosen");
   return run(command, found->second, at, stream);
 }
 

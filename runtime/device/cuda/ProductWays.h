@@ -19,7 +19,7 @@ struct TwoWayProduct {
   Kind kind = Kind::Forward;
   // The shape of cuBLASLt's product. For Kind::Experts, m is the number of all experts' rows.
   ProductShape shape;
-  bool both = false;    // as in plan.fbs
+  bool both = false; // as in plan.fbs
   uint64_t experts = 0;
   // The kernels of the two ways. If `second` is null, there is only one way.
   const Kernel *first = nullptr, *second = nullptr;

@@ -33,7 +33,7 @@ struct Products::Library {
   Result<void> check(cublasStatus_t status, std::string_view doing) const {
     if (status == CUBLAS_STATUS_SUCCESS)
       return {};
-    return failed("cuBLASLt cannot {}: {}", doing, cublasLtGetStatusString(status));
+    return machineError("cuBLASLt cannot {}: {}", doing, cublasLtGetStatusString(status));
   }
   ~Library() {
     if (handle)
@@ -191,8 +191,8 @@ Result<std::vector<cublasLtMatmulHeuristicResult_t>> Product::candidates(int mos
            candidate.workspaceSize > described.workspaceBytes;
   });
   if (found.empty())
-    return failed("cuBLASLt has no algorithm to {} with {} bytes of workspace", text(),
-                  described.workspaceBytes);
+    return machineError("cuBLASLt has no algorithm to {} with {} bytes of workspace", text(),
+                        described.workspaceBytes);
   return found;
 }
 
@@ -226,9 +226,10 @@ Result<std::unique_ptr<Products>> Products::open(const Driver &driver, const Gpu
                               "/usr/local/cuda/lib64/" + name},
                              problem);
   if (!opened)
-    return failed("the plan is for a GPU, and this machine has no cuBLASLt ({}); install CUDA {} "
-                  "or its wheel nvidia-cublas, and set LMC_CUBLASLT to {}",
-                  problem, CUDA_VERSION / 1000, name);
+    return machineError(
+        "the plan is for a GPU, and this machine has no cuBLASLt ({}); install CUDA {} "
+        "or its wheel nvidia-cublas, and set LMC_CUBLASLT to {}",
+        problem, CUDA_VERSION / 1000, name);
   auto library = std::make_unique<Library>();
 #define LMC_BLAS_FUNCTION(name)                                                                    \
   library->name = reinterpret_cast<decltype(library->name)>(::dlsym(opened, #name));               \
@@ -345,7 +346,7 @@ public:
       value = uniform(generator);
     if (!convertFloats(plan::DType::F64, values.data(), dtype, bytes, values.size()) ||
         !convertFloats(dtype, bytes, plan::DType::F64, values.data(), values.size()))
-      return failed("only floating-point matrices can be multiplied");
+      return machineError("only floating-point matrices can be multiplied");
     // The pattern has 2^17, 2^18 or 2^19 elements. The period is the largest prime number below
     // this size.
     period = width == 8 ? 131071 : width == 4 ? 262139 : 524287;
@@ -667,7 +668,7 @@ Result<void> Products::choose(std::vector<ProductShape> shapes, GemmChoices *cho
 Result<void> Products::run(const ProductShape &shape, const ProductAddresses &at, CUstream stream) {
   auto found = products.find(shape);
   if (found == products.end() || !found->second)
-    return failed("a product has no algorithm");
+    return machineError("a product has no algorithm");
   return found->second->run(at, found->second->algorithm, stream);
 }
 

@@ -29,7 +29,8 @@ static bool isOld(const std::string &path) {
          std::filesystem::file_time_type::clock::now() - changed > std::chrono::minutes(10);
 }
 
-// Removes the scratch folders of killed checks. A running check holds the lock of its folder.
+// Removes the scratch folders of killed checks. A running check holds the lock of its folder,
+// except just after it has made the folder. So only old folders are removed.
 static void removeLeftOvers(const std::string &place) {
   auto names = listFolder(place);
   if (!names)

@@ -27,7 +27,8 @@ struct GroupSpeed {
 
 // Measures a group of at least two ranks. All of them must call it, and get the same result. Runs
 // all-gathers with results of about 64 KiB, 256 KiB, ... up to 64 MiB. The bandwidth is that of the
-// largest all-gather that takes less than about `seconds`. `now` returns the time in seconds.
+// largest all-gather that takes less than about `seconds`, or of the smallest if even that takes
+// longer. `now` returns the time in seconds.
 Result<GroupSpeed> measureGroup(Communicator &group, double seconds,
                                 const std::function<double()> &now = steadySeconds);
 
@@ -73,8 +74,9 @@ struct SlowLink {
 
 // Returns the slow ranks and links. Either both ranks of each pair must be on one node, or each
 // pair must be on two nodes. A rank's time is the time of its fastest pair, so one slow link does
-// not make both its ranks slow. The median is that of all ranks or, for pairs, of all pairs without
-// a slow rank. The slow ranks of a node, or slow pairs of the same two nodes, are one SlowLink.
+// not make both its ranks slow; a rank that is in one pair only is not judged. The median is that
+// of all ranks or, for pairs, of all pairs without a slow rank. The slow ranks of a node, or slow
+// pairs of the same two nodes, are one SlowLink.
 std::vector<SlowLink> slowLinks(const std::vector<PairSpeed> &pairs, int ranksPerNode);
 
 } // namespace lmc

@@ -113,7 +113,7 @@ public:
   Result<int> run() {
     // Ranks whose launcher was killed become children of this process, which waits for their ends.
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-    // The run must go on even if its console is closed, so that writes to it fail.
+    // If the console of the run is closed, writes to it fail. The run must go on all the same.
     ignoreFailedWrites();
     const auto before = recordOf(s.out);
     for (int64_t starts = 0;; ++starts) {
@@ -222,8 +222,8 @@ private:
     return end;
   }
 
-  // Waits until all ranks have ended: a rank may still save after the end of its launcher. Kills
-  // ranks that take longer than a minute.
+  // Waits until all ranks have ended or a stop signal comes: a rank may still save after the end of
+  // its launcher. Kills ranks that take longer than a minute.
   void awaitRanks() {
     const auto patience = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     for (std::vector<pid_t> left = ranksLeft(); !left.empty() && !asked; left = ranksLeft()) {

@@ -46,7 +46,7 @@ private:
 
 struct Supervision {
   std::vector<std::string> command; // program and arguments of the first start
-  // Later starts lack the options that only the first start may have, such as --rewind.
+  // The command after a start that wrote run.json: without options of the first start, as --rewind.
   std::vector<std::string> again;
   std::string out;      // folder of the run
   std::string logs;     // folder of log.txt and events.jsonl of this rank

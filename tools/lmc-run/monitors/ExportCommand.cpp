@@ -28,7 +28,8 @@ Result<void> ExportCommand::find() {
   return {};
 }
 
-// The command's standard input is the locked file, so the lock ends when the command ends.
+// The command's standard input is the locked file. So the lock ends with the last process that has
+// inherited it, which may be one that the command left in the background.
 Result<bool> ExportCommand::start(int64_t step) {
   const std::string results = resultsOf(step), lock = results + "/lock";
   LMC_TRY(makeFolders(results));

@@ -107,7 +107,8 @@ __device__ inline void rotateBack(float (&x)[M][N][4], const float *cos, const f
 }
 
 // Sets masked scores to minus infinity. s[i, j] is the score of key firstKey + i and query
-// firstQuery + j. rows[2 Queries + j] is the first key that query j sees.
+// firstQuery + j. If hasFirstKey(), rows[2 Queries + j] is the first key that query j sees in a
+// tile of `Queries` queries.
 template <typename Shape, int Queries, int M, int N>
 __device__ inline void maskColumns(float (&s)[M][N][4], const float *rows, int firstKey,
                                    int firstQuery) {

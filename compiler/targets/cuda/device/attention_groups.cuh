@@ -55,7 +55,8 @@ template <int Rows, int D> struct GroupTile {
 
   // Rounds 16 rows of a result to bf16 and stores them to the rows of a sequence from `first` on,
   // by way of the tile's rows from `row` on. Starts of the sequence's rows are Pitch elements
-  // apart. Skips rows from Seq on and columns from Columns on. The whole warp must call it.
+  // apart. Skips rows from Seq on and columns from Columns on. The whole warp must call it. No
+  // other thread and no product may use these rows of the tile.
   template <int Columns, int Pitch, int Seq>
   __device__ static inline void store(u8 *tile, int row, const float (&d)[1][D / 8][4], bf16 *to,
                                       int first) {

@@ -77,7 +77,8 @@ template <typename Op, int Warps, typename T> __device__ inline T blockTotal(con
 // The block has `Groups` groups of `Lanes` neighbouring threads; a thread has N values. Reduces
 // over all groups the values of the threads at the same position in a group. Group 0 gets the
 // result. Groups that are `Groups` / 2 apart are combined first; `Groups` is a power of two.
-// `shared` has room for Groups * Lanes * N values. All threads of the block must call it.
+// `shared` has room for Groups * Lanes * N values. All threads of the block must call it, and may
+// write `shared` again afterwards.
 template <typename Op, int Groups, int Lanes, int N, typename T>
 __device__ inline Vec<T, N> reduceGroups(Vec<T, N> value, T *shared) {
   const u32 group = threadIdx.x / Lanes;

@@ -28,12 +28,13 @@ struct Cubin {
 };
 
 // Reads resources from `log`, the output of `ptxas -v`. `registers` is the maximum over the kernel
-// and the functions that it calls; others are sums. Returns nothing if a resource is missing.
+// and the functions that it calls; others are sums. Returns nothing if the log has no numbers of
+// the stack or of registers.
 std::optional<KernelResources> parsePtxasLog(llvm::StringRef log);
 
 // Returns the line of `log`, if any, in which ptxas warns that it did not compile a kernel as
 // written. It serialized warpgroup products (C7510), added a wait for them (C7517), or ignored a
-// register limit (C7508).
+// register limit (C7508). ptxas does not fail then.
 std::optional<std::string> findPtxasRefusal(llvm::StringRef log);
 
 // The library NVRTC, which is opened at run time.

@@ -76,7 +76,8 @@ struct AttentionTile {
   int queries, keys, warps;
   int stages; // buffers in shared memory, each for one tile or a pair of tiles
 
-  // True if registers hold a warp's rows: Forward q, GradQueries q and dout, GradKeys k and v.
+  // True if registers hold a warp's rows: Forward q, GradQueries q and dout, GradKeys
+  // with warpgroups k and v.
   bool inRegisters;
   int blocks;    // thread blocks per SM that the launch bounds request
   int registers; // registers per thread, maximum over masks and architectures

@@ -27,7 +27,8 @@ std::string initializerKey(const InitializerShape &shape);
 // Returns the kernel. Its arguments are an InitializerRecord, source (only for CopyOf) and result.
 CudaKernel initializerKernel(const InitializerShape &shape, const std::string &name);
 
-// Returns the traffic of a launch that writes `elements` elements. CudaKernel::bytes stays 0.
+// Returns the traffic of a launch that writes `elements` elements. CudaKernel::bytes stays 0,
+// because one kernel serves variables of every size.
 GlobalBytes initializerBytes(const InitializerShape &shape, int64_t elements);
 
 // Returns the shape for the initializer `init`, which writes elements of type `destination`. A copy

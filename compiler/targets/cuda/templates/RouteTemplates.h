@@ -9,7 +9,8 @@
 namespace lmc::codegen {
 
 // The shape of a router: logits [tokens, experts] of `type`; experts i32 and weights [tokens,
-// chosen], counts and mass (sums of p) [experts] in realType(). At most 32 choices, 1023 experts.
+// chosen], counts and mass (sums of p) [experts] in realType(). At most 32 choices (a
+// lane keeps the weight of one) and 1023 experts (a lane has one bit for each of its experts).
 struct RouteShape {
   int64_t tokens = 0, experts = 0, chosen = 0;
   DataType type = DataType::BF16;

@@ -111,7 +111,7 @@ template <typename R> LMC_INLINE VInt<R> iota() {
 }
 
 // The constants of exp2(), which computes 2^x for x <= 127 (1023 in f64). The result is 0 for x
-// below the normal range.
+// below the normal range, and NaN for NaN.
 //
 // x = n + f with integer n and |f| <= 1/2. 2^f is computed as 1 + f g(f). The polynomial g
 // interpolates (2^f - 1) / f at the Chebyshev nodes of [-1/2, 1/2]. Its relative error is 5e-9 in
