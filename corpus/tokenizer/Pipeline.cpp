@@ -218,7 +218,8 @@ Result<std::string> Pipeline::textOf(const std::string &piece) const {
 }
 
 Result<std::vector<std::optional<uint64_t>>> Pipeline::bytesOfTokens() const {
-  // Decoding the pieces of a space and of a newline tells which kind of decoder this is.
+  // Decoding the pieces of a space and of a newline tells which kind of decoder this is. Only whole
+  // characters can tell: parts of characters become U+FFFD.
   LMC_LET(space, textOf(byteCharacters()[' ']));
   LMC_LET(newline, textOf(bytePiece('\n')));
   const bool isByteLevel = *space == " ", hasBytePieces = *newline == "\n";

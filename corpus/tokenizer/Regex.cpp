@@ -3,7 +3,6 @@
 #include "corpus/tokenizer/Matcher.h"
 #include "corpus/tokenizer/unicode/Utf8.h"
 
-#include <fmt/format.h>
 #include <oniguruma.h>
 
 #include <climits>

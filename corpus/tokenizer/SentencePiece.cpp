@@ -10,8 +10,6 @@
 #include "corpus/tokenizer/unicode/Utf8.h"
 #include "ground/support/File.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cfloat>

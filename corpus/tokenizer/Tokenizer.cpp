@@ -4,8 +4,6 @@
 
 #include "corpus/tokenizer/unicode/Utf8.h"
 
-#include <fmt/format.h>
-
 namespace lmc {
 
 Result<SpecialTokens> parseSpecialTokens(std::string_view name) {

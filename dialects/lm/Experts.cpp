@@ -84,28 +84,31 @@ LogicalResult TakeRowsGradOp::verify() {
   return expectShape(*this, getDy(), {rows, extent(getResult(), 1)}, "dy");
 }
 
-// Verifies the shapes that combine_rows and its gradient share. `out`: the result or its gradient.
-template <typename Op> static LogicalResult verifyCombineRows(Op op, Value out, StringRef what) {
-  const int64_t tokens = extent(op.getWeights(), 0), choices = tokens * extent(op.getWeights(), 1);
+// Verifies the operands that combine_rows and its gradient share. `out`: the result or its
+// gradient.
+template <typename Op> static LogicalResult verifyCombineRows(Op op, Value out) {
+  const int64_t choices = extent(op.getWeights(), 0) * extent(op.getWeights(), 1);
   const int64_t rows = extent(op.getRows(), 0);
   if (rows > choices)
     return op.emitOpError("has ") << rows << " rows of " << choices << " choices";
-  if (failed(expectShape(op, op.getPlaces(), {choices}, "places")) ||
-      failed(expectShape(op, op.getY(), {rows, extent(out, 1)}, "y")))
+  if (failed(expectShape(op, op.getPlaces(), {choices}, "places")))
     return failure();
-  return expectShape(op, out, {tokens, extent(op.getY(), 1)}, what);
+  return expectShape(op, op.getY(), {rows, extent(out, 1)}, "y");
 }
 
 LogicalResult CombineRowsOp::verify() {
-  if (failed(verifyCombineRows(*this, getResult(), "result")))
+  if (failed(verifyCombineRows(*this, getResult())) ||
+      failed(expectReal(*this, getY(), {getWeights()})))
     return failure();
-  return expectReal(*this, getY(), {getWeights()});
+  return expectShape(*this, getResult(), {extent(getWeights(), 0), extent(getY(), 1)}, "result");
 }
 
 LogicalResult CombineRowsGradOp::verify() {
   if (getDy().getType() != getY().getType() || getDweights().getType() != getWeights().getType())
     return emitOpError("has gradients of other types than y and weights");
-  return verifyCombineRows(*this, getDout(), "dout");
+  if (failed(verifyCombineRows(*this, getDout())))
+    return failure();
+  return expectShape(*this, getDout(), {extent(getWeights(), 0), extent(getY(), 1)}, "dout");
 }
 
 LogicalResult ExpertLinearOp::verify() {

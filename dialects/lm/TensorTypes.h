@@ -46,7 +46,8 @@ mlir::Value insertRows(mlir::OpBuilder &b, mlir::Location loc, mlir::Value part,
 lm::VariableOp parameterOf(lm::LoadOp load, const mlir::SymbolTable &symbols);
 
 // Adds zeros to `parameter` and its states until dimension `dim` has `size` elements. The part
-// without these zeros keeps the parameter's name. Fails if `parameter` already has named parts.
+// without these zeros keeps the parameter's name. Fails if `parameter` already has named parts. The
+// caller must change the types of the ops that load these variables.
 mlir::LogicalResult padParameter(lm::VariableOp parameter, unsigned dim, int64_t size);
 
 } // namespace lmc

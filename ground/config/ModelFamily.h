@@ -43,7 +43,8 @@ struct ModelFamily {
   std::vector<std::string> ignored = {};
   // The Hugging Face class's own defaults, where they differ from those of [model].
   config::Json defaults = config::Json::object();
-  // Keys with another name in config.json: {other name, name of the key}.
+  // Keys with another name in config.json: {other name, name of the key}. The Hugging Face class
+  // reads both names, and writes the other name.
   std::vector<std::pair<const char *, const char *>> otherNames = {};
   // Keys of config.json for which lmc supports only one value, each with this value.
   config::Json onlyValues = {{"hidden_act", "silu"},

@@ -23,8 +23,9 @@ inline constexpr size_t kMaxSweepJobs = 1000, kMaxSweepName = 180;
 // because the text of this key may contain commas. Each value of such a key must be in quotes or
 // brackets to sweep the key: data.train="a.bin","b.bin".
 //
-// Errors: a value is missing beside a comma, or given twice; a varied key is given again; there are
-// too many jobs, or their names are too long. loadConfig() reports unknown keys and wrong values.
+// Errors, each of which begins with "--set: error: ": a value is missing beside a comma, or given
+// twice; a varied key is given again; there are too many jobs, or their names are too long.
+// loadConfig() reports unknown keys and wrong values.
 Result<std::vector<SweepJob>> expandSettings(const std::vector<std::string> &settings,
                                              const ModelFamilies &families);
 

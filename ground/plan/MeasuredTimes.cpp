@@ -4,7 +4,6 @@
 #include "ground/support/Json.h"
 #include "ground/support/Median.h"
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>

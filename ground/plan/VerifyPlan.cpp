@@ -279,7 +279,8 @@ private:
     return false;
   }
 
-  // Checks that the plan has the settings of a variable's parameter group.
+  // Checks that the plan has the settings of a variable's parameter group. Only parameters and the
+  // learning rates of groups may have a group; the latter must.
   Result<void> group(const plan::Variable &variable) {
     const std::string name = variable.name()->str();
     const bool isRate = variable.step_value() == plan::StepValue::GroupLearningRate ||
@@ -388,7 +389,8 @@ private:
     return {};
   }
 
-  // Checks that a kernel has a grid if the target requires one, and that it is within the limits.
+  // Checks that a kernel with code has a grid if the target requires one, that no kernel has a grid
+  // otherwise, and that a grid is within the limits.
   Result<void> launchShape(const plan::Kernel &kernel) {
     const plan::GridLimits *limits = rules.grid;
     if (!kernel.grid()) {
@@ -594,7 +596,8 @@ private:
     for (uint32_t slice : *launch.args())
       if (slice >= plan.slices()->size())
         return fail("argument slice {} does not exist", slice);
-    // All launches of a kernel must have the number of arguments that the kernel declares.
+    // All launches of a kernel must have the same number of arguments, because a CUDA driver reads
+    // as many as the kernel declares.
     if (auto [count, isNew] = arguments.emplace(launch.kernel(), launch.args()->size());
         !isNew && count->second != launch.args()->size())
       return fail("kernel '{}' has {} arguments here and {} elsewhere",

@@ -2,7 +2,6 @@
 
 #include "ground/support/Json.h"
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>

@@ -2,7 +2,6 @@
 
 #include "ground/support/File.h"
 
-#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 namespace lmc {

@@ -48,8 +48,9 @@ void restoreSignals();
 
 // Calls blockSignals(). Starts a thread that receives the blocked signals, unless it runs already.
 // SIGQUIT ends the program. A signal of kStopSignals ends the program if no StopSignals object
-// exists. A second SIGINT always ends it. A signal that was ignored when the program started does
-// not end it, but still stops a run. An ignored SIGHUP (nohup) does nothing.
+// exists and the signal was not ignored when the program started. A StopSignals object also
+// receives signals that were ignored then, except SIGHUP (nohup). During a run, a second SIGINT
+// ends the program at once.
 void startSignalThread();
 
 // After a signal of kStopSignals, requested() is true for all objects that existed at that time. A

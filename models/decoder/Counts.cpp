@@ -20,7 +20,8 @@ public:
   const int64_t tokens; // of a micro-step
   int64_t weights = 0;  // elements of all weights by which a token is multiplied
   // These maps give the number of columns of q for each mean number of keys that a query sees.
-  // `causal` counts keys under the mask, `full` counts all keys.
+  // `causal` counts keys under the mask, `full` counts all keys. Columns with an equal mean are
+  // added first, so that each product is rounded once.
   std::map<double, int64_t> causal, full;
   int64_t layerTraffic = 0; // bytes per token
 

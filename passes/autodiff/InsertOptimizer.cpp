@@ -7,8 +7,8 @@
 //
 // A module without @run.loss has no lm.guard_norm. The parameters of a group read the group's
 // learning rate (@run.lr.GROUP), and its weight decay if it has one. The optimizer may be any op
-// with OptimizerOpInterface instead of lm.adamw. lm.balance_bias updates a router's bias. The bias
-// has no gradient, so it is in no norm.
+// with OptimizerOpInterface instead of lm.adamw. lm.balance_bias updates a router's bias. Its
+// gradient variable holds a value that is no gradient, so the bias is in no norm.
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/lm/Lm.h"

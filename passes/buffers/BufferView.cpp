@@ -5,7 +5,8 @@
 using namespace mlir;
 using namespace lmc;
 
-// Returns the number of bytes from the start to the end of `view`, whose runs have `bytes` bytes.
+// Returns the number of bytes from the start to the end of `view`, whose runs have `bytes` bytes in
+// total.
 static int64_t extentOf(const BufferView &view, uint64_t bytes) {
   return view.pitch ? (view.rows - 1) * view.pitch + int64_t(bytes) / view.rows : int64_t(bytes);
 }

@@ -4,7 +4,8 @@
 // The rule relies only on what the code generators guarantee (compiler/kernels/Hero.h,
 // LowerKernels.cpp):
 // * Work items run in any order and at the same time.
-// * If the indices of an element vary along a row, the element is read before it is overwritten.
+// * A value that varies along a row is read element by element, before anything is written at the
+//   same element.
 // * A row reduction makes its passes over a row one after the other. Before each pass it reads the
 //   elements that are the same for the whole row. A kernel with another hero may divide a row.
 // * A pass that reduces comes before every op that needs its result.

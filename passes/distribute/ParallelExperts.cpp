@@ -224,9 +224,7 @@ private:
     auto variable = load ? symbols.lookup<lm::VariableOp>(load.getVariable()) : lm::VariableOp();
     if (!variable)
       return reader->emitOpError("has a weight of experts that no lm.load reads");
-    auto parameter = variable.getParameter()
-                         ? symbols.lookup<lm::VariableOp>(*variable.getParameter())
-                         : variable;
+    lm::VariableOp parameter = parameterOf(load, symbols);
     if (parameter.getGroups() == 1) {
       const RankedTensorType type = tensorTypeOf(parameter);
       for (auto state : module.getOps<lm::VariableOp>())

@@ -176,7 +176,8 @@ private:
 
   // Chooses the offsets of the unit's members, and the type of each rank's piece.
   void layOut(Unit &unit) {
-    // Each parameter begins at a moment block, so that a block has elements of one parameter only.
+    // Each parameter begins at a moment block, so that a block has elements of one parameter only,
+    // and wide loads are aligned.
     int64_t end = 0;
     for (Member &member : unit.members) {
       member.offset = end;

@@ -53,11 +53,13 @@ inline constexpr llvm::StringLiteral kKeptWeights = "dist.kept_weights";
 class GradientReducer {
 public:
   // f32 gradients travel between ranks in the dtype `payload`, or in f32 if it is null. In f16 they
-  // are scaled by a power of two (lm.scaled_cast) that fits the unit's largest gradient.
+  // are scaled by a power of two (lm.scaled_cast) that fits the unit's largest gradient on any
+  // rank. f64 gradients travel in f64.
   GradientReducer(mlir::ModuleOp module, mlir::Type payload);
 
   // Sums `values`, the gradients of the unit's members, over ranks. Returns the values to store:
-  // one piece of the sum if `unit.piece` is set, else one value per member.
+  // one piece of the sum if `unit.piece` is set, else one value per member. Adds the ops before the
+  // insertion point of `b`.
   llvm::SmallVector<mlir::Value> reduce(mlir::OpBuilder &b, const UnitGradients &unit,
                                         llvm::ArrayRef<mlir::Value> values);
 

@@ -202,7 +202,7 @@ private:
         if (auto argument = dyn_cast_if_present<BlockArgument>(operand)) {
           auto load = call.getOperand(argument.getArgNumber()).getDefiningOp<lm::LoadOp>();
           lm::VariableOp variable =
-              load ? parameterOf(symbols.lookup<lm::VariableOp>(load.getVariable()))
+              load ? copiedParameter(symbols.lookup<lm::VariableOp>(load.getVariable()))
                    : lm::VariableOp();
           groups.push_back(variable ? variable.getGroupAttr() : lm::GroupAttr());
         }
@@ -248,13 +248,13 @@ private:
           first = variable;
         std::pair<unsigned, Operation *> position(place, first);
         auto [it, inserted] = seen.try_emplace(load.getVariable(), position);
-        lm::VariableOp parameter = parameterOf(variable);
+        lm::VariableOp parameter = copiedParameter(variable);
         if (it->second != position || !parameter ||
             parameter.getKind() != lm::VariableKind::Parameter || parameter.getStorage() ||
             variable.getKind() != first.getKind() ||
-            parameter.getWeightDecay() != parameterOf(first).getWeightDecay() ||
-            parameter.getGroupAttr() != parameterOf(first).getGroupAttr() ||
-            parameter.getHidden() != parameterOf(first).getHidden() ||
+            parameter.getWeightDecay() != copiedParameter(first).getWeightDecay() ||
+            parameter.getGroupAttr() != copiedParameter(first).getGroupAttr() ||
+            parameter.getHidden() != copiedParameter(first).getHidden() ||
             (parameter != variable && !loads[parameter.getSymName()].empty()) ||
             stored.contains(variable.getSymName()) || stored.contains(parameter.getSymName()))
           return false;
@@ -270,7 +270,7 @@ private:
     return true;
   }
 
-  lm::VariableOp parameterOf(lm::VariableOp variable) {
+  lm::VariableOp copiedParameter(lm::VariableOp variable) {
     if (variable.getKind() != lm::VariableKind::ComputeCopy)
       return variable;
     return symbols.lookup<lm::VariableOp>(*variable.getParameter());
@@ -300,7 +300,7 @@ private:
     StringAttr parameter;
     if (copy) {
       auto parameters = llvm::map_to_vector(
-          variables, [&](lm::VariableOp variable) { return parameterOf(variable); });
+          variables, [&](lm::VariableOp variable) { return copiedParameter(variable); });
       parameter = layTogether(parameters).getSymNameAttr();
       name = lm::stateName(parameter.getValue(), Kind::ComputeCopy);
       init = lm::InitAttr::copyOf(parameter);

@@ -29,9 +29,9 @@ Scalar Scalar::constant(double number) const {
 template <typename FloatOp, typename IntegerOp> static Scalar binary(Scalar x, Scalar y) {
   return isFloat(x) ? x.make<FloatOp>(x, y) : x.make<IntegerOp>(x, y);
 }
-using Floats = arith::CmpFPredicate;
-using Integers = arith::CmpIPredicate;
-static Scalar compare(Floats floats, Integers integers, Scalar x, Scalar y) {
+using FloatCompare = arith::CmpFPredicate;
+using IntegerCompare = arith::CmpIPredicate;
+static Scalar compare(FloatCompare floats, IntegerCompare integers, Scalar x, Scalar y) {
   return isFloat(x) ? x.make<arith::CmpFOp>(floats, x, y) : x.make<arith::CmpIOp>(integers, x, y);
 }
 
@@ -42,10 +42,18 @@ Scalar lmc::operator/(Scalar x, Scalar y) { return binary<arith::DivFOp, arith::
 Scalar lmc::minimum(Scalar x, Scalar y) { return binary<arith::MinimumFOp, arith::MinSIOp>(x, y); }
 Scalar lmc::maximum(Scalar x, Scalar y) { return binary<arith::MaximumFOp, arith::MaxSIOp>(x, y); }
 
-Scalar lmc::operator<(Scalar x, Scalar y) { return compare(Floats::OLT, Integers::slt, x, y); }
-Scalar lmc::operator>(Scalar x, Scalar y) { return compare(Floats::OGT, Integers::sgt, x, y); }
-Scalar lmc::operator>=(Scalar x, Scalar y) { return compare(Floats::OGE, Integers::sge, x, y); }
-Scalar lmc::equal(Scalar x, Scalar y) { return compare(Floats::OEQ, Integers::eq, x, y); }
+Scalar lmc::operator<(Scalar x, Scalar y) {
+  return compare(FloatCompare::OLT, IntegerCompare::slt, x, y);
+}
+Scalar lmc::operator>(Scalar x, Scalar y) {
+  return compare(FloatCompare::OGT, IntegerCompare::sgt, x, y);
+}
+Scalar lmc::operator>=(Scalar x, Scalar y) {
+  return compare(FloatCompare::OGE, IntegerCompare::sge, x, y);
+}
+Scalar lmc::equal(Scalar x, Scalar y) {
+  return compare(FloatCompare::OEQ, IntegerCompare::eq, x, y);
+}
 
 Scalar lmc::exp(Scalar x) { return x.make<math::ExpOp>(x); }
 Scalar lmc::log(Scalar x) { return x.make<math::LogOp>(x); }

@@ -28,6 +28,8 @@ bool feedsActivation(Operation *op) {
   });
 }
 
+// Mode "activation" allows the activation and the norms, which are all free to recompute, so it
+// equals "none".
 bool mayRunAgain(Operation *op, StringRef mode) {
   if (mode == "block" || isFreeToRecompute(op))
     return true;

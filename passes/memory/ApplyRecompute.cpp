@@ -227,7 +227,8 @@ struct ApplyRecomputePass : lmc::impl::ApplyRecomputePassBase<ApplyRecomputePass
   using ApplyRecomputePassBase::ApplyRecomputePassBase;
 
   // Returns the recompute options from the module's attribute. Computes them if the module has no
-  // such attribute, unless the module has a choice of options.
+  // such attribute, unless the module has a choice of options, whose numbers refer to the
+  // attribute.
   FailureOr<RecomputeOptions> findOptions(bool choiceGiven) {
     ModuleOp module = getOperation();
     if (choiceGiven || hasRecomputeOptions(module))

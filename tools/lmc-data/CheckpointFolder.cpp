@@ -2,7 +2,6 @@
 
 #include "ground/support/File.h"
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 namespace lmc {

@@ -4,8 +4,6 @@
 #include "runtime/data/TokenFile.h"
 #include "tools/support/CommandLine.h"
 
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <functional>
 #include <optional>

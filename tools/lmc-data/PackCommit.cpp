@@ -3,8 +3,6 @@
 #include "ground/support/File.h"
 #include "ground/support/Json.h"
 
-#include <fmt/format.h>
-
 #include <sys/stat.h>
 
 namespace lmc {

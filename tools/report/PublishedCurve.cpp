@@ -2,8 +2,6 @@
 
 #include "ground/support/File.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>

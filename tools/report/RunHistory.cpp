@@ -13,6 +13,7 @@
 #include <ctime>
 #include <filesystem>
 #include <set>
+#include <tuple>
 
 using nlohmann::json;
 
@@ -89,8 +90,12 @@ Result<RunHistory> RunHistory::open(const std::string &folder) {
 Result<void> RunHistory::update() {
   LMC_LET(continues, readFiles());
   if (!*continues) {
-    *this = RunHistory(folder);
-    LMC_TRY(readFiles());
+    RunHistory fresh(folder);
+    LMC_TRY(fresh.readFiles());
+    // What other files said stays, because they may be unreadable now.
+    std::tie(fresh.planHash, fresh.target, fresh.host, fresh.version, fresh.settings,
+             fresh.evaluations) = std::tie(planHash, target, host, version, settings, evaluations);
+    *this = std::move(fresh);
   }
   readEvaluations();
   readIdentity();

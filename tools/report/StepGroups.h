@@ -50,7 +50,8 @@ struct StepSeries {
   // The highest value of each group of lines; absent if no line of the group has a value.
   std::vector<std::optional<double>> groups;
 
-  // Must be called before set(), after a line was added to `lines`.
+  // Must be called for every series each time a line was added to `lines`, also if the line has no
+  // value for the series: a merge of groups is noticed by their number. set() comes after it.
   void beginLine(const StepGroups &lines) {
     if (groups.size() > lines.steps().size()) { // add() has merged neighbours
       for (size_t i = 0; i < StepGroups::kMax / 2; ++i)

@@ -3,7 +3,6 @@
 #include "corpus/tokenizer/models/Model.h"
 #include "corpus/tokenizer/unicode/Utf8.h"
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>

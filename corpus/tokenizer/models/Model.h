@@ -45,8 +45,9 @@ class Model {
 public:
   virtual ~Model() = default;
   // Appends the ids of a word that is not empty. A character whose token is in `forbidden`, which
-  // may be null, is encoded as an unknown character. Error: the vocabulary has no token for unknown
-  // characters. Several threads may call encode() at the same time.
+  // may be null, is encoded as an unknown character. Error: a character (of a byte-level
+  // vocabulary: a byte) is unknown, and the vocabulary has no token for unknown ones. Several
+  // threads may call encode() at the same time.
   virtual Result<void> encode(std::string_view word, const IdSet *forbidden,
                               std::vector<uint32_t> &ids) const = 0;
   virtual const Vocabulary &vocabulary() const = 0;

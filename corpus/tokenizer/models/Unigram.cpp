@@ -2,8 +2,6 @@
 #include "corpus/tokenizer/models/Trie.h"
 #include "corpus/tokenizer/unicode/Utf8.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <limits>

@@ -2,8 +2,6 @@
 
 #include "corpus/tokenizer/unicode/Utf8.h"
 
-#include <fmt/format.h>
-
 #include <cstring>
 
 namespace lmc {

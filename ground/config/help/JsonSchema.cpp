@@ -109,7 +109,8 @@ Json typeOf(const Key &key) {
   return std::visit(type, key.field(config));
 }
 
-// Returns the default as a TOML value; null if the default is not the same for all jobs.
+// Returns the default as a TOML value; null if the default is not one fixed value that the schema
+// can state.
 Json defaultOf(const Key &key) {
   if (key.required || !key.derived.key.empty())
     return nullptr;

@@ -44,7 +44,7 @@ mlir::ArrayAttr mergedSources(mlir::MLIRContext *context, const FusionPart &firs
 uint64_t savedBytes(mlir::Operation *first, mlir::Operation *second);
 
 // Returns hero and region as a string of bytes, not text. Two kernels of one MLIRContext are equal
-// if and only if their strings are equal.
+// if and only if their strings are equal. A string holds addresses, so it differs from run to run.
 std::string fingerprint(kern::Hero hero, mlir::Block &body);
 
 // Returns the names of a kernel's source ops for users: "lm.add+lm.rms_norm".

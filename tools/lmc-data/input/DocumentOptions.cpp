@@ -4,8 +4,6 @@
 #include "tools/lmc-data/input/Documents.h"
 #include "tools/lmc-data/input/TextInput.h"
 
-#include <fmt/format.h>
-
 #include <cctype>
 
 namespace lmc {

@@ -3,7 +3,6 @@
 #include "ground/support/File.h"
 #include "ground/support/Json.h"
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>

@@ -20,8 +20,9 @@ struct DocumentTokens {
 // special_tokens_map.json beside the tokenizer decide. If these say nothing, the tokenizer decides.
 //
 // A tokenizer may itself add tokens before and after a document. Those are left out where the
-// option is "none"; those before it, if a file has "add_bos_token": false. A bos that equals the
-// eod is not written. Error: the begin or end token is not known, or is not in the vocabulary.
+// option is "none"; those before it, if a file has "add_bos_token": false. A token that the
+// tokenizer adds is not added again. A bos that equals the eod is not written. Error: the begin or
+// end token is not known, or is not in the vocabulary.
 Result<DocumentTokens> documentTokens(const Tokenizer &tokenizer, const std::string &path,
                                       const std::optional<std::string> &bos,
                                       const std::optional<std::string> &eod);

@@ -289,9 +289,15 @@ InputFormat formatOf(const std::string &path, const DocumentOptions &options) {
 
 std::string placeOf(const std::string &path, InputFormat format, uint64_t number) {
   const std::string name = nameOfInput(path);
-  return format == InputFormat::Text        ? fmt::format("{}: byte {} of the text", name, number)
-         : format == InputFormat::JsonLines ? fmt::format("{}:{}", name, number)
-                                            : fmt::format("{}: row {}", name, number);
+  switch (format) {
+  case InputFormat::Text:
+    return fmt::format("{}: byte {} of the text", name, number);
+  case InputFormat::JsonLines:
+    return fmt::format("{}:{}", name, number);
+  case InputFormat::Parquet:
+    break;
+  }
+  return fmt::format("{}: row {}", name, number);
 }
 
 Result<void> readDocuments(const std::string &path, const DocumentOptions &options,
