@@ -17,7 +17,8 @@ endif()
 
 find_program(MOLD mold)
 if(MOLD)
-  add_link_options(-fuse-ld=mold)
+  set(LMC_FAST_LINKER -fuse-ld=mold) # tests that compile programs link with it, too
+  add_link_options(${LMC_FAST_LINKER})
 endif()
 
 if(LMC_SANITIZE)

@@ -18,6 +18,7 @@ const char *const kFlags =
     // Multiplications and additions are not fused, so that rounding is as the source says. A
     // variable that is read before it is set holds a fixed pattern instead of a random value.
     "-ffp-contract=off -ftrivial-auto-var-init=pattern "
+    LMC_FAST_LINKER " "
 #ifdef __SANITIZE_ADDRESS__
     "-fsanitize=address -fno-omit-frame-pointer "
 #endif

@@ -128,7 +128,8 @@ public:
     write("program.cpp", kCudaOnTheHost + text);
     const std::string program = folder + "/program";
     return std::system(
-               ("c++ -std=c++20 -w " + options + " -o " + program + " " + program + ".cpp -ldl")
+               ("c++ -std=c++20 -w " LMC_FAST_LINKER " " + options + " -o " + program + " " + program +
+                ".cpp -ldl")
                    .c_str()) == 0;
   }
 
