@@ -128,8 +128,6 @@ public:
   // `cache` is not "", this folder keeps compiled kernels. Reports errors at the ops.
   virtual mlir::FailureOr<std::unique_ptr<TargetCode>>
   generate(mlir::ModuleOp plan, const TargetConfig &job, const std::string &cache) const = 0;
-  // Returns the default folder of compiled kernels; "" if the target has none.
-  virtual std::string defaultKernelCache() const { return ""; }
 
   // Returns the name of the language that print() writes; "" if the target cannot print.
   virtual llvm::StringRef language() const { return ""; }

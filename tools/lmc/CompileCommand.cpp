@@ -93,7 +93,7 @@ Outcome compileJob(const CompileArguments &arguments, CompileOptions options,
     return failed(fail(phases.error().message));
   const Config *config = &phases->front();
   const Outcome done{0, config->distributed.nodes, config->distributed.devicesPerNode};
-  setCompileOptions(arguments.job, *config, options);
+  setCompileOptions(arguments.job, options);
   if (Result<void> known = checkSpec(*config); !known)
     return failed(fail(known.error().message));
   auto start = std::chrono::steady_clock::now();

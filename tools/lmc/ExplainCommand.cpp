@@ -99,7 +99,7 @@ Result<std::optional<Explained>> compileJob(const ExplainArguments &arguments) {
   const Config *config = &phases->front();
   LMC_LET(spec, cost::deviceSpecOf(config->target, config->directory));
   CompileOptions options;
-  setCompileOptions(arguments.job, *config, options);
+  setCompileOptions(arguments.job, options);
   // Only the section on kernels needs the kernels' code, and only for some targets.
   options.withCode = (arguments.sections.kernels || !arguments.kernel.empty()) &&
                      codegen::findTarget(config->target.device)->reportsResources();

@@ -2,6 +2,7 @@
 #include "compiler/cost/DeviceSpec.h"
 #include "compiler/driver/Registration.h"
 #include "compiler/emit/Emit.h"
+#include "compiler/kernels/KernelCache.h"
 #include "compiler/kernels/Target.h"
 #include "models/decoder/Model.h"
 #include "models/families/Families.h"
@@ -26,7 +27,7 @@ void addJobOptions(Command &command, JobOptions &options) {
   command.option("--spec", "NAME|FILE.toml", options.spec,
                  "device spec to plan or predict for (target.spec)");
   command.option("--kernel-cache", "DIR|off", options.kernelCache,
-                 "where compiled CUDA kernels are kept (default: $LMC_CACHE_DIR, or "
+                 "where compiled kernels are kept (default: $LMC_CACHE_DIR, or "
                  "~/.cache/lmc/kernels); off: nowhere");
   command.group("");
   command.list("--disable-fusion", "KIND", options.disableFusion,
@@ -67,10 +68,9 @@ Result<std::vector<Config>> readPhases(const std::string &path, const JobOptions
   return phases;
 }
 
-void setCompileOptions(const JobOptions &from, const Config &config, CompileOptions &to) {
+void setCompileOptions(const JobOptions &from, CompileOptions &to) {
   to.disableFusion.assign(from.disableFusion.begin(), from.disableFusion.end());
-  to.kernelCache = from.kernelCache.empty()
-                       ? codegen::findTarget(config.target.device)->defaultKernelCache()
+  to.kernelCache = from.kernelCache.empty()    ? codegen::KernelCache::defaultDirectory()
                    : from.kernelCache == "off" ? ""
                                                : from.kernelCache;
 }

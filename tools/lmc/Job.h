@@ -35,7 +35,7 @@ void addJobOptions(Command &command, JobOptions &options);
 Result<std::vector<Config>> readPhases(const std::string &path, const JobOptions &options);
 
 // Sets the compile options that `from` has, with the defaults of the job's target.
-void setCompileOptions(const JobOptions &from, const Config &config, CompileOptions &to);
+void setCompileOptions(const JobOptions &from, CompileOptions &to);
 
 // Returns an MLIR context with lmc's dialects, which may use several threads.
 std::unique_ptr<mlir::MLIRContext> makeContext();

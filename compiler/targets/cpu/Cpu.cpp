@@ -49,7 +49,7 @@ public:
     OwningOpRef<ModuleOp> kernels = ModuleOp::create(plan.getLoc());
     for (auto kernel : plan.getOps<kern::KernelOp>())
       kernels->push_back(kernel->clone());
-    llvm::Expected<CpuImage> image = buildCpuImage(*kernels, {.cpu = job.cpu});
+    llvm::Expected<CpuImage> image = buildCpuImage(*kernels, {.cpu = job.cpu, .cache = cache});
     if (!image)
       return emitError(UnknownLoc::get(plan.getContext()))
              << llvm::toString(noCode(job, image.takeError()));

@@ -1,5 +1,6 @@
 #include "compiler/targets/cpu/CpuObject.h"
 
+#include "compiler/kernels/KernelCache.h"
 #include "compiler/targets/cpu/Passes.h"
 
 #include "mlir/Pass/PassManager.h"
@@ -10,6 +11,8 @@
 #include "lld/Common/Driver.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/StringSet.h"
+#include "llvm/Bitcode/BitcodeWriter.h"
+#include "llvm/Config/llvm-config.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/IR/Verifier.h"
@@ -205,6 +208,47 @@ llvm::Error emit(llvm::Module &module, llvm::TargetMachine &machine, llvm::CodeG
   return llvm::Error::success();
 }
 
+// Returns a shared object with the code of `module`, which it optimizes.
+llvm::Expected<std::vector<uint8_t>> compile(llvm::Module &module, llvm::TargetMachine &machine,
+                                             std::string *assembly) {
+  optimise(module, machine);
+  if (assembly) {
+    llvm::SmallVector<char, 0> text;
+    std::unique_ptr<llvm::Module> copy = llvm::CloneModule(module);
+    if (llvm::Error e = emit(*copy, machine, llvm::CodeGenFileType::AssemblyFile, text))
+      return e;
+    assembly->assign(text.begin(), text.end());
+  }
+  llvm::SmallVector<char, 0> object;
+  if (llvm::Error e = emit(module, machine, llvm::CodeGenFileType::ObjectFile, object))
+    return e;
+
+  llvm::StringRef bytes(object.data(), object.size());
+  auto parsed =
+      llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(bytes, "kernels.o"));
+  if (!parsed)
+    return parsed.takeError();
+  for (const llvm::object::SymbolRef &symbol : (*parsed)->symbols()) {
+    auto flags = symbol.getFlags();
+    auto name = symbol.getName();
+    if (!flags || !name)
+      return llvm::joinErrors(flags.takeError(), name.takeError());
+    if ((*flags & llvm::object::SymbolRef::SF_Undefined) && !name->empty() &&
+        !isLibraryFunction(*name))
+      return error("the kernels call '{0}', which is in neither libm nor libc", *name);
+  }
+  return link(bytes);
+}
+
+// Returns the key of the object of `module` in a cache. The module names the CPU and its features.
+std::string keyOf(const llvm::Module &module) {
+  llvm::SmallString<0> code;
+  llvm::raw_svector_ostream stream(code);
+  llvm::WriteBitcodeToFile(module, stream);
+  // The version must change when optimise(), emit() or link() changes.
+  return KernelCache::key({"cpu object 1", LLVM_VERSION_STRING, code});
+}
+
 } // namespace
 
 llvm::Expected<std::string> resolveCpu(const std::string &name) {
@@ -278,37 +322,17 @@ llvm::Expected<CpuImage> buildCpuImage(ModuleOp kernels, const CpuTarget &target
     function.addFnAttr("target-cpu", machine.getTargetCPU());
     function.addFnAttr("target-features", machine.getTargetFeatureString());
   }
-  optimise(*module, machine);
-
-  if (target.keepAssembly) {
-    llvm::SmallVector<char, 0> text;
-    std::unique_ptr<llvm::Module> copy = llvm::CloneModule(*module);
-    if (llvm::Error e = emit(*copy, machine, llvm::CodeGenFileType::AssemblyFile, text))
-      return e;
-    image.assembly.assign(text.begin(), text.end());
+  const KernelCache cache(target.keepAssembly ? "" : target.cache);
+  const std::string key = target.cache.empty() ? "" : keyOf(*module);
+  if (std::optional<std::string> known = cache.find(key)) {
+    image.object.assign(known->begin(), known->end());
+    return image;
   }
-  llvm::SmallVector<char, 0> object;
-  if (llvm::Error e = emit(*module, machine, llvm::CodeGenFileType::ObjectFile, object))
-    return e;
-
-  llvm::StringRef bytes(object.data(), object.size());
-  auto parsed =
-      llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(bytes, "kernels.o"));
-  if (!parsed)
-    return parsed.takeError();
-  for (const llvm::object::SymbolRef &symbol : (*parsed)->symbols()) {
-    auto flags = symbol.getFlags();
-    auto name = symbol.getName();
-    if (!flags || !name)
-      return llvm::joinErrors(flags.takeError(), name.takeError());
-    if ((*flags & llvm::object::SymbolRef::SF_Undefined) && !name->empty() &&
-        !isLibraryFunction(*name))
-      return error("the kernels call '{0}', which is in neither libm nor libc", *name);
-  }
-  auto linked = link(bytes);
-  if (!linked)
-    return linked.takeError();
-  image.object = std::move(*linked);
+  auto object = compile(*module, machine, target.keepAssembly ? &image.assembly : nullptr);
+  if (!object)
+    return object.takeError();
+  cache.keep(key, {reinterpret_cast<const char *>(object->data()), object->size()});
+  image.object = std::move(*object);
   return image;
 }
 

@@ -16,7 +16,8 @@ struct CpuTarget {
   std::string cpu = "native";
   // Width of a vector in bits: 128, 256 or 512; 0 means the widest that the CPU has.
   unsigned vectorWidth = 0;
-  bool keepAssembly = false; // true: sets CpuImage::assembly
+  bool keepAssembly = false; // true: sets CpuImage::assembly, and does not use the cache
+  std::string cache = "";    // folder that keeps compiled objects (KernelCache.h); "": none
 };
 
 struct CpuImage {

@@ -118,7 +118,6 @@ public:
       return report(std::move(error));
     return std::unique_ptr<TargetCode>(codeOf(std::move(*program)));
   }
-  std::string defaultKernelCache() const override { return KernelCache::defaultDirectory(); }
 
   StringRef language() const override { return "CUDA C++"; }
   llvm::Expected<std::string> print(kern::KernelOp kernel) const override {

@@ -1,7 +1,10 @@
 #include "compiler/targets/cuda/CudaCode.h"
+#include "compiler/targets/cuda/DeviceLibrary.h"
 
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/ThreadPool.h"
+
+#include <cstring>
 
 using llvm::Expected;
 
@@ -16,17 +19,43 @@ struct Unit {
 };
 } // namespace
 
+std::string cubinKey(const CudaKernel &kernel, llvm::StringRef arch, llvm::StringRef nvrtc) {
+  // The version must change when writeCubin() changes, and when the code depends on a new thing.
+  llvm::SmallVector<llvm::StringRef> parts = {"cubin 1", nvrtc, arch, kernel.name, kernel.source};
+  for (const char *option : Nvrtc::options(kernel))
+    parts.push_back(option);
+  for (const DeviceHeader &header : deviceHeaders())
+    parts.append({header.name, header.text});
+  return KernelCache::key(parts);
+}
+
+std::string writeCubin(const Cubin &cubin) {
+  std::string entry(sizeof(KernelResources), 0);
+  std::memcpy(entry.data(), &cubin.resources, sizeof(KernelResources));
+  return entry.append(cubin.image.begin(), cubin.image.end());
+}
+
+std::optional<Cubin> readCubin(llvm::StringRef entry) {
+  if (entry.size() < sizeof(KernelResources))
+    return std::nullopt;
+  Cubin cubin;
+  std::memcpy(&cubin.resources, entry.data(), sizeof(KernelResources));
+  cubin.image.assign(entry.begin() + sizeof(KernelResources), entry.end());
+  return cubin;
+}
+
 static void fill(Unit &unit, const Nvrtc &nvrtc, llvm::StringRef arch, const KernelCache &cache) {
-  if (std::optional<Cubin> known = cache.find(unit.key)) {
-    unit.cubin = std::move(*known);
-    return;
-  }
+  if (std::optional<std::string> entry = cache.find(unit.key))
+    if (std::optional<Cubin> known = readCubin(*entry)) {
+      unit.cubin = std::move(*known);
+      return;
+    }
   Expected<Cubin> made = nvrtc.compile(*unit.kernel, arch);
   if (!made) {
     unit.complaint = llvm::toString(made.takeError());
     return;
   }
-  cache.keep(unit.key, *made);
+  cache.keep(unit.key, writeCubin(*made));
   unit.cubin = std::move(*made);
 }
 
@@ -39,7 +68,7 @@ Expected<std::vector<CudaCode>> compileCuda(std::vector<CudaKernel> kernels, llv
   std::vector<size_t> unitOf; // per kernel, an index into `units`; equal kernels share a unit
   llvm::StringMap<size_t> known;
   for (const CudaKernel &kernel : kernels) {
-    std::string key = KernelCache::key(kernel, arch, (*nvrtc)->version());
+    std::string key = cubinKey(kernel, arch, (*nvrtc)->version());
     auto [it, isNew] = known.try_emplace(key, units.size());
     if (isNew)
       units.push_back({&kernel, std::move(key), {}, {}});

@@ -1,9 +1,10 @@
 // All CUDA kernels of a plan: those printed from its kern.kernel ops, and those of templates.
 #pragma once
 
+#include "compiler/kernels/KernelCache.h"
 #include "compiler/targets/cuda/CudaArch.h"
 #include "compiler/targets/cuda/CudaKernel.h"
-#include "compiler/targets/cuda/nvrtc/KernelCache.h"
+#include "compiler/targets/cuda/nvrtc/Nvrtc.h"
 
 #include "mlir/IR/BuiltinOps.h"
 

@@ -4,7 +4,7 @@
 
 #include "compiler/driver/Compile.h"
 #include "compiler/driver/Registration.h"
-#include "compiler/targets/cuda/nvrtc/KernelCache.h"
+#include "compiler/kernels/KernelCache.h"
 #include "runtime/device/Device.h"
 #include "runtime/step/Functions.h"
 #include "runtime/step/Initializer.h"

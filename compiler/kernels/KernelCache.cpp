@@ -1,6 +1,4 @@
-#include "compiler/targets/cuda/nvrtc/KernelCache.h"
-
-#include "compiler/targets/cuda/DeviceLibrary.h"
+#include "compiler/kernels/KernelCache.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CachePruning.h"
@@ -13,21 +11,16 @@
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Support/xxhash.h"
 
-#include <array>
 #include <cstdlib>
 
 using llvm::StringRef;
 
 namespace lmc::codegen {
 
-// The version of the cache. It must change when the format of entries changes, and when compiled
-// code depends on a new thing that key() does not hash.
-static constexpr llvm::StringLiteral kForm = "lmc kernel 1\n";
-
-// An entry has kForm, the key, the 4 numbers of KernelResources (32 bits each, little-endian), the
-// image of the cubin, and a 64-bit hash of all bytes before the hash.
-static constexpr size_t kKeyDigits = 64, kNumbers = 4, kHashBytes = 8;
-static constexpr size_t kHeadBytes = kForm.size() + kKeyDigits + kNumbers * 4;
+// An entry has kForm, the key, the code, and a 64-bit hash of all bytes before the hash.
+static constexpr llvm::StringLiteral kForm = "lmc kernel 2\n";
+static constexpr size_t kKeyDigits = 64, kHashBytes = 8;
+static constexpr size_t kHeadBytes = kForm.size() + kKeyDigits;
 
 std::string KernelCache::defaultDirectory() {
   constexpr std::pair<const char *, const char *> places[] = {
@@ -49,22 +42,13 @@ KernelCache::~KernelCache() {
   llvm::pruneCache(directory, policy);
 }
 
-std::string KernelCache::key(const CudaKernel &kernel, StringRef arch, StringRef nvrtc) {
+std::string KernelCache::key(llvm::ArrayRef<StringRef> parts) {
   llvm::SHA256 hash;
-  auto add = [&](StringRef text) { // the length keeps different lists of texts apart
-    uint8_t length[8];
-    llvm::support::endian::write64le(length, text.size());
+  for (StringRef part : parts) {
+    uint8_t length[8]; // the length keeps different lists of parts apart
+    llvm::support::endian::write64le(length, part.size());
     hash.update(length);
-    hash.update(text);
-  };
-  for (StringRef text :
-       {StringRef(kForm), nvrtc, arch, StringRef(kernel.name), StringRef(kernel.source)})
-    add(text);
-  for (const char *option : Nvrtc::options(kernel))
-    add(option);
-  for (const DeviceHeader &header : deviceHeaders()) {
-    add(header.name);
-    add(header.text);
+    hash.update(part);
   }
   return llvm::toHex(hash.final(), /*LowerCase=*/true);
 }
@@ -74,7 +58,7 @@ std::string KernelCache::pathOf(StringRef key) const {
   return (directory + "/llvmcache-lmc-" + key).str();
 }
 
-std::optional<Cubin> KernelCache::find(StringRef key) const {
+std::optional<std::string> KernelCache::find(StringRef key) const {
   if (directory.empty())
     return std::nullopt;
   // The file is read, not mapped into memory, because another process may replace it meanwhile.
@@ -90,29 +74,13 @@ std::optional<Cubin> KernelCache::find(StringRef key) const {
   if (llvm::support::endian::read64le(content.end()) != llvm::xxh3_64bits(content) ||
       !content.consume_front(kForm) || !content.consume_front(key))
     return std::nullopt;
-  std::array<uint32_t, kNumbers> numbers;
-  for (uint32_t &number : numbers) {
-    number = llvm::support::endian::read32le(content.data());
-    content = content.drop_front(4);
-  }
-  Cubin cubin;
-  cubin.resources = {numbers[0], numbers[1], numbers[2], numbers[3]};
-  cubin.image.assign(content.bytes_begin(), content.bytes_end());
-  return cubin;
+  return content.str();
 }
 
-void KernelCache::keep(StringRef key, const Cubin &cubin) const {
+void KernelCache::keep(StringRef key, StringRef code) const {
   if (directory.empty() || llvm::sys::fs::create_directories(directory))
     return;
-  std::string content = (kForm + key).str();
-  const KernelResources &resources = cubin.resources;
-  for (uint32_t number :
-       {resources.registers, resources.sharedBytes, resources.stackBytes, resources.spillBytes}) {
-    char word[4];
-    llvm::support::endian::write32le(word, number);
-    content.append(word, sizeof(word));
-  }
-  content.append(cubin.image.begin(), cubin.image.end());
+  std::string content = (kForm + key + code).str();
   char hash[kHashBytes];
   llvm::support::endian::write64le(hash, llvm::xxh3_64bits(content));
   content.append(hash, sizeof(hash));

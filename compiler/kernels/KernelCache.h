@@ -5,8 +5,10 @@
 // unwritable cache costs time but never makes a compile fail.
 #pragma once
 
-#include "compiler/targets/cuda/nvrtc/Nvrtc.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -26,12 +28,13 @@ public:
   // Deletes entries that are too old or too many, unless a process did so recently.
   ~KernelCache();
 
-  // Returns a hash of everything that the compiled code depends on, as 64 hexadecimal digits.
-  static std::string key(const CudaKernel &kernel, llvm::StringRef arch, llvm::StringRef nvrtc);
+  // Returns a hash of `parts`, everything that the compiled code depends on, as 64 hexadecimal
+  // digits. The first part names the kind of code and the version of its format.
+  static std::string key(llvm::ArrayRef<llvm::StringRef> parts);
 
   // find() returns the entry of `key`, or nothing. keep() adds an entry. Both are thread-safe.
-  std::optional<Cubin> find(llvm::StringRef key) const;
-  void keep(llvm::StringRef key, const Cubin &cubin) const;
+  std::optional<std::string> find(llvm::StringRef key) const;
+  void keep(llvm::StringRef key, llvm::StringRef code) const;
 
 private:
   std::string pathOf(llvm::StringRef key) const;
