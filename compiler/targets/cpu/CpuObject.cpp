@@ -127,25 +127,31 @@ llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machineFor(const std::strin
 // Lets only one thread link at a time, because the linker keeps its state in global variables.
 std::mutex linkerMutex;
 
-llvm::Expected<std::vector<uint8_t>> link(llvm::StringRef object) {
+llvm::Error writeFile(const std::string &path, llvm::StringRef bytes) {
+  std::error_code code;
+  llvm::raw_fd_ostream file(path, code);
+  if (code)
+    return error("cannot write {0}: {1}", path, code.message());
+  file << bytes;
+  file.close();
+  if (!file.has_error())
+    return llvm::Error::success();
+  std::string text = file.error().message();
+  file.clear_error();
+  return error("cannot write {0}: {1}", path, text);
+}
+
+llvm::Expected<std::vector<uint8_t>> link(llvm::ArrayRef<std::string> objects) {
   llvm::SmallString<128> directory;
   if (std::error_code code = llvm::sys::fs::createUniqueDirectory("lmc-link", directory))
     return error("cannot make a temporary directory: {0}", code.message());
   auto remove = llvm::scope_exit([&] { llvm::sys::fs::remove_directories(directory); });
-  const std::string input = (directory + "/kernels.o").str(),
-                    output = (directory + "/kernels.so").str();
-  {
-    std::error_code code;
-    llvm::raw_fd_ostream file(input, code);
-    if (code)
-      return error("cannot write {0}: {1}", input, code.message());
-    file << object;
-    file.close();
-    if (file.has_error()) {
-      std::string text = file.error().message();
-      file.clear_error();
-      return error("cannot write {0}: {1}", input, text);
-    }
+  const std::string output = (directory + "/kernels.so").str();
+  std::vector<std::string> inputs;
+  for (const std::string &object : objects) {
+    inputs.push_back((directory + "/" + std::to_string(inputs.size()) + ".o").str());
+    if (llvm::Error e = writeFile(inputs.back(), object))
+      return e;
   }
   std::string messages;
   llvm::raw_string_ostream log(messages);
@@ -166,8 +172,9 @@ llvm::Expected<std::vector<uint8_t>> link(llvm::StringRef object) {
                                         "--strip-all",
                                         "--no-undefined-version",
                                         "-o",
-                                        output.c_str(),
-                                        input.c_str()};
+                                        output.c_str()};
+    for (const std::string &input : inputs)
+      arguments.push_back(input.c_str());
     lld::Result result = lld::lldMain(arguments, log, log, {{lld::Gnu, &lld::elf::link}});
     if (result.retCode != 0)
       return error("linking the kernels failed: {0}", llvm::StringRef(log.str()).trim());
@@ -208,16 +215,16 @@ llvm::Error emit(llvm::Module &module, llvm::TargetMachine &machine, llvm::CodeG
   return llvm::Error::success();
 }
 
-// Returns a shared object with the code of `module`, which it optimizes.
-llvm::Expected<std::vector<uint8_t>> compile(llvm::Module &module, llvm::TargetMachine &machine,
-                                             std::string *assembly) {
+// Returns an object file with the code of `module`, which it optimizes. Appends to `assembly`.
+llvm::Expected<std::string> compile(llvm::Module &module, llvm::TargetMachine &machine,
+                                    std::string *assembly) {
   optimise(module, machine);
   if (assembly) {
     llvm::SmallVector<char, 0> text;
     std::unique_ptr<llvm::Module> copy = llvm::CloneModule(module);
     if (llvm::Error e = emit(*copy, machine, llvm::CodeGenFileType::AssemblyFile, text))
       return e;
-    assembly->assign(text.begin(), text.end());
+    assembly->append(text.begin(), text.end());
   }
   llvm::SmallVector<char, 0> object;
   if (llvm::Error e = emit(module, machine, llvm::CodeGenFileType::ObjectFile, object))
@@ -225,7 +232,7 @@ llvm::Expected<std::vector<uint8_t>> compile(llvm::Module &module, llvm::TargetM
 
   llvm::StringRef bytes(object.data(), object.size());
   auto parsed =
-      llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(bytes, "kernels.o"));
+      llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(bytes, "kernel.o"));
   if (!parsed)
     return parsed.takeError();
   for (const llvm::object::SymbolRef &symbol : (*parsed)->symbols()) {
@@ -237,16 +244,30 @@ llvm::Expected<std::vector<uint8_t>> compile(llvm::Module &module, llvm::TargetM
         !isLibraryFunction(*name))
       return error("the kernels call '{0}', which is in neither libm nor libc", *name);
   }
-  return link(bytes);
+  return bytes.str();
 }
 
-// Returns the key of the object of `module` in a cache. The module names the CPU and its features.
+// Returns a module with `kernel` and the functions of libm that it calls. A kernel calls no other
+// kernel.
+std::unique_ptr<llvm::Module> moduleOf(const llvm::Function &kernel) {
+  llvm::ValueToValueMapTy values;
+  std::unique_ptr<llvm::Module> module =
+      llvm::CloneModule(*kernel.getParent(), values,
+                        [&](const llvm::GlobalValue *value) { return value == &kernel; });
+  for (llvm::Function &function : llvm::make_early_inc_range(*module))
+    if (function.isDeclaration() && function.use_empty())
+      function.eraseFromParent();
+  return module;
+}
+
+// Returns the key of the object file of `module` in a cache. The module names the CPU and its
+// features.
 std::string keyOf(const llvm::Module &module) {
   llvm::SmallString<0> code;
   llvm::raw_svector_ostream stream(code);
   llvm::WriteBitcodeToFile(module, stream);
-  // The version must change when optimise(), emit() or link() changes.
-  return KernelCache::key({"cpu object 1", LLVM_VERSION_STRING, code});
+  // The version must change when optimise() or emit() changes.
+  return KernelCache::key({"cpu kernel 1", LLVM_VERSION_STRING, code});
 }
 
 } // namespace
@@ -323,16 +344,26 @@ llvm::Expected<CpuImage> buildCpuImage(ModuleOp kernels, const CpuTarget &target
     function.addFnAttr("target-features", machine.getTargetFeatureString());
   }
   const KernelCache cache(target.keepAssembly ? "" : target.cache);
-  const std::string key = target.cache.empty() ? "" : keyOf(*module);
-  if (std::optional<std::string> known = cache.find(key)) {
-    image.object.assign(known->begin(), known->end());
-    return image;
+  std::vector<std::string> objects;
+  for (const llvm::Function &kernel : *module) {
+    if (kernel.isDeclaration())
+      continue;
+    std::unique_ptr<llvm::Module> alone = moduleOf(kernel);
+    const std::string key = keyOf(*alone);
+    if (std::optional<std::string> known = cache.find(key)) {
+      objects.push_back(std::move(*known));
+      continue;
+    }
+    auto object = compile(*alone, machine, target.keepAssembly ? &image.assembly : nullptr);
+    if (!object)
+      return object.takeError();
+    cache.keep(key, *object);
+    objects.push_back(std::move(*object));
   }
-  auto object = compile(*module, machine, target.keepAssembly ? &image.assembly : nullptr);
-  if (!object)
-    return object.takeError();
-  cache.keep(key, {reinterpret_cast<const char *>(object->data()), object->size()});
-  image.object = std::move(*object);
+  auto linked = link(objects);
+  if (!linked)
+    return linked.takeError();
+  image.object = std::move(*linked);
   return image;
 }
 

@@ -17,7 +17,7 @@ struct CpuTarget {
   // Width of a vector in bits: 128, 256 or 512; 0 means the widest that the CPU has.
   unsigned vectorWidth = 0;
   bool keepAssembly = false; // true: sets CpuImage::assembly, and does not use the cache
-  std::string cache = "";    // folder that keeps compiled objects (KernelCache.h); "": none
+  std::string cache = "";    // folder that keeps compiled kernels (KernelCache.h); "": none
 };
 
 struct CpuImage {
