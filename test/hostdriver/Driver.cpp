@@ -59,7 +59,7 @@ CUresult Driver::callLocked(const char *name, Kind kind, const std::function<voi
   std::lock_guard lock(mutex);
   failing = hostility().failsCall(name);
   if (failing)
-    note(fmt::format("call {}, {}, fails as the environment asks", hostility().calls, name));
+    note(fmt::format("call {}, {}, fails as the environment asks", hostility().calls.size(), name));
   const bool releases = kind == Kind::Release || kind == Kind::Leave;
   if (failing && !releases)
     return kind == Kind::Allocate ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
@@ -109,7 +109,8 @@ Driver::~Driver() {
                           {"contexts", contexts}};
   for (const auto &[kind, count] : libraryObjects)
     leaks[kind] = count;
-  nlohmann::json report = {{"calls", hostility().calls},
+  nlohmann::json report = {{"calls", hostility().calls.size()},
+                           {"names", hostility().calls},
                            {"commands", hostility().commands},
                            {"pending", streams.pendingCommands()},
                            {"pinned_at_launch", pinnedAtLaunch},

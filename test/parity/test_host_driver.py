@@ -527,11 +527,23 @@ def sweep(host, plan: Path, numbers: list[int], expected: dict[str, str], kind: 
     print(f"{len(numbers)} failed one by one ({kind} {asked})")
 
 
-def test_every_call_may_fail(compiled, host):
+def ends_of_places(names: list[str]) -> set[int]:
+    """The numbers of the first and the last call of each place: a name between the names before and after it."""
+    places: dict[tuple[str, ...], list[int]] = {}
+    for n in range(len(names)):
+        places.setdefault(tuple(names[max(0, n - 1):n + 2]), []).append(n + 1)
+    return {n for numbers in places.values() for n in (numbers[0], numbers[-1])}
+
+
+def test_calls_of_every_place_and_drawn_ones_may_fail(compiled, host):
+    """All calls are tried if LMC_FUZZ asks for more than usual."""
     plan = compiled(SMALL, TARGET)
     whole = host(plan, no_kernels=1).ok()
-    sweep(host, plan, list(range(1, whole.report["calls"] + 1)),
-          checkpoint_digest(checkpoints(whole.out)[1]), "fail_at", no_kernels=1)
+    every = range(1, whole.report["calls"] + 1)
+    ends = ends_of_places(whole.report["names"])
+    assert len(ends) >= 200
+    numbers = every if draw_count(30) > 30 else ends | set(random.Random(1).sample(every, draw_count(30)))
+    sweep(host, plan, sorted(numbers), checkpoint_digest(checkpoints(whole.out)[1]), "fail_at", no_kernels=1)
 
 
 def test_drawn_calls_and_commands_may_fail_while_kernels_run(compiled, host):
