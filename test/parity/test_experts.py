@@ -159,8 +159,9 @@ def test_a_gpus_kernels_train_as_the_cpus(programs, compiled, host, tmp_path, dt
 def test_products_of_experts_are_computed_in_the_faster_way(programs, compiled, host, tmp_path):  # noqa: F811
     """By kernels with a block for each tile, unless those whose blocks stay on their SMs were faster. Of these, one
     computes a wrong element."""
-    job = replace(JOB, model=replace(BALANCED, num_hidden_layers=1), batch_size=4, micro_batch_size=2, train_iters=2,
-                  compute_dtype="bf16", optimizer=Optimizer(warmup_iters=1, decay_iters=2))
+    model = replace(BALANCED, num_hidden_layers=1, num_local_experts=2, num_experts_per_tok=1)
+    job = replace(JOB, model=model, batch_size=2, micro_batch_size=2, train_iters=1, compute_dtype="bf16",
+                  optimizer=Optimizer(warmup_iters=0, decay_iters=1))
     plan = compiled(job, TARGET)
     report = json.loads(programs.run("lmc", "explain", plan, "--json").ok().stdout)
     kernels = [kernel["name"] for kernel in report["kernels"]

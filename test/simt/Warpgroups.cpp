@@ -219,12 +219,6 @@ static uint32_t addressOf(uint32_t tile, bool turned, int at, int k) {
   return tile ^ (tile >> 7 & 7) << 4;
 }
 
-float Warpgroups::element(uint32_t tile, bool turned, int at, int k) const {
-  uint16_t half;
-  std::memcpy(&half, shared + (addressOf(tile, turned, at, k) - base), sizeof(half));
-  return fromBf16(half);
-}
-
 // Calls visit(address) for each chunk of shared memory that a product reads, until that returns a
 // mistake.
 template <typename Visit> static std::string forEachChunk(const GroupProduct &shape, Visit visit) {
@@ -237,6 +231,18 @@ template <typename Visit> static std::string forEachChunk(const GroupProduct &sh
   };
   std::string mistake = shape.registers ? "" : factor(shape.a, shape.turnedA, kRows);
   return mistake.empty() ? factor(shape.b, shape.turnedB, shape.columns) : mistake;
+}
+
+// Calls store(at, k, value) for each element of a factor, chunk by chunk.
+template <typename Store>
+void Warpgroups::readFactor(uint32_t tile, bool turned, int across, Store store) const {
+  for (int at = 0; at < across; at += turned ? 8 : 1)
+    for (int k = 0; k < kTerms; k += turned ? 1 : 8) {
+      uint16_t halves[kChunk / sizeof(uint16_t)];
+      std::memcpy(halves, shared + (addressOf(tile, turned, at, k) - base), kChunk);
+      for (int i = 0; i < 8; ++i)
+        store(turned ? at + i : at, turned ? k : k + i, fromBf16(halves[i]));
+    }
 }
 
 // All threads have issued the product: it may run from now on.
@@ -258,8 +264,10 @@ std::string Warpgroups::run(const Product &product) const {
   if (auto mistake = forEachChunk(shape, [&](uint32_t address) { return check(address - base); }); !mistake.empty())
     return mistake;
   float a[kRows][kTerms];
-  static thread_local float b[kTerms][256];
-  static thread_local float sums[kRows][256];
+  static thread_local struct {
+    float b[kTerms][256], sums[kRows][256];
+  } scratch; // not on the stack of a thread of the block
+  auto &[b, sums] = scratch;
   if (shape.registers) {
     for (uint32_t thread = 0; thread < kThreads; ++thread) {
       const auto &factor = product.parts[thread].factor;
@@ -270,13 +278,10 @@ std::string Warpgroups::run(const Product &product) const {
               fromBf16(factor[size_t(word)] >> (16 * half) & 0xffff);
     }
   } else {
-    for (int row = 0; row < kRows; ++row)
-      for (int k = 0; k < kTerms; ++k)
-        a[row][k] = element(shape.a, shape.turnedA, row, k);
+    readFactor(shape.a, shape.turnedA, kRows, [&](int row, int k, float x) { a[row][k] = x; });
   }
-  for (int column = 0; column < columns; ++column)
-    for (int k = 0; k < kTerms; ++k)
-      b[k][column] = element(shape.b, shape.turnedB, column, k);
+  readFactor(shape.b, shape.turnedB, columns,
+             [&b = b](int column, int k, float x) { b[k][column] = x; });
   for (int row = 0; row < kRows; ++row) {
     for (int column = 0; column < columns; ++column)
       sums[row][column] = 0;

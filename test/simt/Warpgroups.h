@@ -101,7 +101,8 @@ private:
   std::string run(const Product &product) const;
   std::string endWait(uint32_t group);
   std::string issue(const Product &product);
-  float element(uint32_t tile, bool turned, int at, int k) const;
+  template <typename Store>
+  void readFactor(uint32_t tile, bool turned, int across, Store store) const;
   std::string check(uint32_t offset) const;
 
   unsigned char *shared = nullptr;
