@@ -163,28 +163,36 @@ private:
   // offsets `from` and `capacity`.
   bool fits(int head, int tail, int64_t from) {
     int begin = firstSection[size_t(head)], end = begin;
-    int64_t visits = 0;
+    int64_t visits = 0, highest = from; // of all lowest allowed offsets
     for (int i = head; i <= tail; i = next[size_t(i)]) {
       if (std::max(offset[size_t(i)], from) + size[size_t(i)] > capacity)
         return false;
+      highest = std::max(highest, offset[size_t(i)]);
       end = std::max(end, lastSection[size_t(i)] + 1);
       visits += lastSection[size_t(i)] - firstSection[size_t(i)] + 1;
     }
-    for (int s = begin; s < end; ++s)
+    int firstTight = end, lastTight = begin - 1; // no other section can fail the bound below
+    for (int s = begin; s < end; ++s) {
       if (std::max(top[size_t(s)], from) + remaining[size_t(s)] > capacity)
         return false;
+      if (highest + remaining[size_t(s)] > capacity) {
+        firstTight = std::min(firstTight, s);
+        lastTight = s;
+      }
+    }
     // This bound is tighter: in a section, all unplaced buffers lie above the lowest offset that
     // any of them may take. It takes more than linear time, so only small groups use it.
     constexpr int64_t kMaxVisits = 4096;
-    if (visits > kMaxVisits)
+    if (visits > kMaxVisits || firstTight > lastTight)
       return true;
-    std::fill(lowest.begin() + begin, lowest.begin() + end, capacity);
-    for (int i = head; i <= tail; i = next[size_t(i)]) {
+    std::fill(lowest.begin() + firstTight, lowest.begin() + lastTight + 1, capacity);
+    for (int i = head; i <= tail && firstSection[size_t(i)] <= lastTight; i = next[size_t(i)]) {
       int64_t at = std::max(offset[size_t(i)], from);
-      for (int s = firstSection[size_t(i)]; s <= lastSection[size_t(i)]; ++s)
+      int last = std::min(lastSection[size_t(i)], lastTight);
+      for (int s = std::max(firstSection[size_t(i)], firstTight); s <= last; ++s)
         lowest[size_t(s)] = std::min(lowest[size_t(s)], at);
     }
-    for (int s = begin; s < end; ++s)
+    for (int s = firstTight; s <= lastTight; ++s)
       if (lowest[size_t(s)] + remaining[size_t(s)] > capacity)
         return false;
     return true;
@@ -194,9 +202,8 @@ private:
   void put(int buffer, int head, int tail) {
     size_t b = size_t(buffer);
     int64_t end = offset[b] + size[b];
-    for (int i = head; i <= tail; i = next[size_t(i)])
-      if (i != buffer && firstSection[size_t(i)] <= lastSection[b] &&
-          firstSection[b] <= lastSection[size_t(i)] && offset[size_t(i)] < end)
+    for (int i = head; i <= tail && firstSection[size_t(i)] <= lastSection[b]; i = next[size_t(i)])
+      if (i != buffer && firstSection[b] <= lastSection[size_t(i)] && offset[size_t(i)] < end)
         set(offset[size_t(i)], end);
     for (int s = firstSection[b]; s <= lastSection[b]; ++s) {
       set(top[size_t(s)], end);
