@@ -82,6 +82,7 @@ unsigned comparePrices(const std::string &config, const std::string &arch,
   for (const std::string &always :
        {std::string("distributed.nodes=1"), std::string("distributed.devices_per_node=1"),
         std::string("memory.budget=\"400GiB\""), std::string("memory.recompute=block"),
+        std::string("model.num_hidden_layers=2"), // all layers have the same attention
         "target.device=cuda:" + arch})
     settings.push_back(always);
   const Config job = shippedConfig(config, settings);
