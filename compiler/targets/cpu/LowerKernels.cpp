@@ -162,7 +162,7 @@ private:
   }
 
   // Returns the number of vectors that an iteration of the innermost loop processes. Several
-  // accumulators hide the latency of an add, but there are only so many registers.
+  // accumulators hide the latency of an add, but the number of registers limits them.
   unsigned unrollOf(size_t reductions) const {
     if (info.hero == kern::Hero::ColumnReduction)
       return reductions <= 1 ? 8 : reductions == 2 ? 4 : 2;
@@ -222,7 +222,7 @@ private:
     bool varies = variesInRow(AffineMap::get(n, 0, expr));
     enter(varies ? Scope::Inner : scopeOf(result.innermost, result.outer));
     if (result.innermost) {
-      // The analysis (Hero.h) rejects expressions of the innermost index, such as i + 1.
+      // The result is the innermost index i itself: the analysis (Hero.h) rejects, say, i + 1.
       result.value = laneBase[copy];
       if (lanes > 1) {
         auto type = cast<VectorType>(typeOf(b.getIndexType(), true));
@@ -561,7 +561,7 @@ private:
   //===--------------------------------------------------------------------===//
   // Emission of loops
 
-  // Begins code for `copies` vectors, one after the other. `first` is the first element's index.
+  // Starts the code for `copies` adjacent vectors. `first` is the index of their first element.
   void startLane(unsigned copies, unsigned vectorLanes, Value first) {
     lanes = vectorLanes;
     laneCaches.assign(copies, Cache());
@@ -892,7 +892,7 @@ private:
   SmallVector<Value> rowDims;   // indices of a row's dimensions except the innermost one
   SmallVector<Value> laneBase;  // per copy of the loop body, innermost index of its first element
   unsigned lanes = 1, copy = 0; // lanes per vector; number of the copy that is being emitted
-  // For each scope: code is inserted before this op, or at the current insertion point if null.
+  // For each scope, the op before which its code is inserted; null: the current insertion point.
   Operation *kernelAnchor = nullptr, *outerAnchor = nullptr, *laneAnchor = nullptr;
   Cache kernelCache, outerCache;
   SmallVector<Cache> laneCaches, innerCaches;

@@ -17,7 +17,7 @@ struct CudaChip {
   double cacheBytesPerClock; // bandwidth of the L2 cache to all SMs together
   // Attention by mma.sync: measured / predicted cycles (AttentionTiles.cpp); 1: not measured.
   double attentionShare;
-  // Kernels for experts by wgmma: measured FLOP/s / FLOP/s of the library; 1: not measured.
+  // Experts' kernels by wgmma: their measured FLOP/s divided by the library's; 1: not measured.
   double expertShare = 1, expertGradShare = 1;
 };
 

@@ -14,7 +14,7 @@ struct CudaCode {
 // Returns the key of the kernel's cubin in a cache. `nvrtc` is NVRTC's version.
 std::string cubinKey(const CudaKernel &kernel, llvm::StringRef arch, llvm::StringRef nvrtc);
 
-// A cubin as an entry of a cache, and back; nothing, if an entry is no cubin.
+// Convert a cubin to a cache entry, and back. readCubin returns nothing if `entry` is no cubin.
 std::string writeCubin(const Cubin &cubin);
 std::optional<Cubin> readCubin(llvm::StringRef entry);
 

@@ -13,8 +13,8 @@ static const CudaArch &archOr(llvm::StringRef name, const CudaArch &fallback) {
   return arch ? *arch : fallback;
 }
 
-// Returns the spec with the tile sizes of the kernels for experts. Without wgmma, these use
-// mma.sync. Its rate has not been measured, so the spec gets at most its peak rate.
+// Returns the spec with the tile sizes of the kernels for experts. Without wgmma, these kernels use
+// mma.sync. Their rate has not been measured, so the spec gets at most the peak rate of mma.sync.
 static cost::DeviceSpec withExpertTiles(cost::DeviceSpec spec, const CudaArch &arch,
                                         const CudaChip &chip) {
   for (size_t type = 0; type < std::size(spec.gemm); ++type)
@@ -77,10 +77,10 @@ cost::Estimate CudaCostModel::gemm(const cost::GemmWork &work) const {
   return estimate;
 }
 
-// Returns FLOP/s of lmc's kernel / FLOP/s of the library's product, as measured; 0: not measured.
+// Returns the measured FLOP/s of lmc's kernel divided by the library product's; 0: not measured.
 static double measuredShare(const cost::SwigluWork &work, const cost::DeviceSpec &spec) {
   const int64_t columns = work.backward ? work.product.n : work.product.n / 2;
-  int64_t rows = 0; // rows of the nearest measurement
+  int64_t rows = 0; // rows of the nearest measurement up to product.m, which gave `share`
   double share = 0;
   for (const cost::SwigluRate &rate : spec.swiglu) {
     const double measured = work.backward ? rate.backward : rate.forward;
@@ -93,8 +93,8 @@ static double measuredShare(const cost::SwigluWork &work, const cost::DeviceSpec
   return share;
 }
 
-// lmc-run uses the faster of two ways: lmc's kernel, or the library's product with a kernel after
-// it. Predicts the latter, unless lmc's kernel was measured to reach 95% of the library's rate.
+// Predicts the faster of two ways, as lmc-run chooses it: lmc's kernel (only if it was measured to
+// reach 95% of the library's rate), or the library's product with a kernel after it.
 std::vector<cost::Estimate> CudaCostModel::swiglu(const cost::SwigluWork &work) const {
   constexpr double kLeastShare = 0.95;
   std::vector<cost::Estimate> apart = CostModel::swiglu(work);

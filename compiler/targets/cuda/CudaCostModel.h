@@ -9,8 +9,8 @@
 
 namespace lmc::codegen {
 
-// Predicts attention's time as clock cycles (AttentionTemplates.h) / the clock of the device spec.
-// If the spec describes no GPU, the base class predicts it.
+// Predicts attention's time: its clock cycles (AttentionTemplates.h) divided by the clock rate of
+// the device spec. If the spec describes no GPU, the base class predicts the time.
 class CudaCostModel : public cost::CostModel {
 public:
   // Code is generated for `arch`, which must outlive the model.

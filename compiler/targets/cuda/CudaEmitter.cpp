@@ -88,7 +88,7 @@ bool CudaEmitter::widthFits(unsigned argument, AffineMap point, unsigned width) 
     return true;
   for (unsigned i = 0; i + 1 < point.getNumResults(); ++i) {
     auto constant = dyn_cast<AffineConstantExpr>(point.getResult(i));
-    bool dynamic = argument < inputs; // the constant may stand for an index read from memory
+    bool dynamic = argument < inputs; // an input's constant may stand for an index read from memory
     if ((!constant || constant.getValue() != 0 || dynamic) &&
         info.strideOf(argument, type, i) % width)
       return false;
@@ -181,7 +181,7 @@ std::string &CudaEmitter::nameOfExpr(const CudaValue &made, const std::string &t
   return names[&cacheOf(made)][type + " " + made.expr.text];
 }
 
-// Returns `made` as a variable. Prints the variable, unless the scope has one with the same value.
+// Returns `made` if it is simple, else a variable with its value, printed if new in its scope.
 CudaValue CudaEmitter::name(Value value, AffineMap point, CudaValue made) {
   if (isSimple(made.expr) || isa<RankedTensorType>(value.getType()))
     return made;
@@ -302,7 +302,7 @@ std::optional<CudaExpr> CudaEmitter::contract(Operation *op, AffineMap point,
 CudaValue CudaEmitter::apply(Operation *op, AffineMap point) {
   CudaValue made;
   SmallVector<Value> operands(op->getOperands());
-  // For an fma, evaluates the factors of the product. eval() of the product would make a variable.
+  // For an fma, evaluates the factors, because eval() of their product may print a variable.
   for (size_t i = 0; i < operands.size(); ++i) {
     auto product = operands[i].getDefiningOp<arith::MulFOp>();
     if (isa<arith::AddFOp, arith::SubFOp>(op) && product && operands[i].hasOneUse()) {
@@ -339,7 +339,7 @@ CudaValue CudaEmitter::extract(tensor::ExtractOp op, AffineMap point) {
     late |= value.late;
     std::string extent = std::to_string(op.getTensor().getType().getDimSize(dim));
     dynamic.back() = "clampIndex(" + value.expr.text + ", " + extent + ")";
-    // With outerPerChunk, no variable holds the index: each vector's address contains it.
+    // If outerPerChunk is true, vectors have different indices: each address contains its own.
     if (value.outer && !outerPerChunk) {
       std::string index = std::exchange(dynamic.back(), fresh("row"));
       (late ? *lateText : *outerText).line("const u32 " + dynamic.back() + " = " + index + ";");
@@ -358,7 +358,7 @@ std::string CudaEmitter::indexOfDim(unsigned dim) {
   const bool innermost = dim + 1 == rank();
   const int64_t below = llvm::product_of(ArrayRef<int64_t>(info.shape.domain).drop_front(dim + 1));
   std::string text = innermost ? column : column + " / " + std::to_string(below);
-  if (dim <= info.outerDims()) // no dimension of the row precedes it
+  if (dim <= info.outerDims()) // no dimension of the row precedes it, so no remainder is needed
     return text;
   return (innermost ? text : "(" + text + ")") + " % " + std::to_string(info.shape.domain[dim]);
 }

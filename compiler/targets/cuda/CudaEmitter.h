@@ -36,9 +36,9 @@ struct CudaText {
 
 struct CudaValue {
   CudaExpr expr;
-  bool innermost = false; // true if it varies along the innermost dimension
-  bool outer = false; // true if it varies between rows, or between vectors
-  bool late = false;  // true if it depends on the result of a reduction
+  bool innermost = false; // true if the value varies along the innermost dimension
+  bool outer = false; // true if the value varies between rows, or between vectors
+  bool late = false;  // true if the value depends on the result of a reduction
 };
 
 // Variables that hold indices. A loop declares only the variables that its body uses.
@@ -55,7 +55,7 @@ struct CudaIndex {
   void print(CudaText &to, const CudaText &body, llvm::StringRef also) const;
 };
 
-// Vectors that a thread loads in one loop over `k`, and the C++ code for this.
+// Vectors that a thread loads in one loop over `k`, and the C++ code that loads them.
 struct CudaChunks {
   unsigned count = 1;
   std::string guard;     // condition that a vector is inside the domain; may be empty
@@ -71,7 +71,7 @@ public:
   virtual ~CudaEmitter() = default;
 
 protected:
-  using Key = std::pair<mlir::Value, mlir::AffineMap>; // a value and a point
+  using Key = std::pair<mlir::Value, mlir::AffineMap>; // a value and the point where it is computed
   using Cache = llvm::DenseMap<Key, CudaValue>;
 
   // Each of these functions returns a value at `point`, and prints the variables that it needs.
@@ -82,7 +82,7 @@ protected:
   CudaValue extract(mlir::tensor::ExtractOp op, mlir::AffineMap point);
   CudaValue load(mlir::BlockArgument input, mlir::AffineMap point,
                  llvm::ArrayRef<std::string> dynamic, bool late);
-  // Returns the C++ expression that loads a vector of a row. `key` is null if an index was loaded.
+  // Returns the C++ load of a row's vector. `key` is null if an index of it was read from memory.
   virtual std::string vectorOfRow(Key key, unsigned input, const std::string &name,
                                   const std::string &from) {
     return "load<" + std::to_string(width) + ">(" + from + ")";
@@ -121,7 +121,7 @@ protected:
   // Prints `body` in a loop over vectors. Prints no loop if there is only one vector.
   void loopOverChunks(CudaText &to, const CudaChunks &chunks, const CudaText &body);
   void printLoads(CudaText &to, const CudaChunks &chunks);
-  // If there is only one vector, moves its index out of `chunks`, so that all loop bodies share it.
+  // If there is one vector, moves its index variables out of `chunks`: all loop bodies share them.
   CudaIndex shareIndex(CudaChunks &chunks);
   void loopOverElements(CudaText &to, const CudaText &body);
   // Prints the code that computes results element by element and stores whole vectors.
@@ -157,7 +157,7 @@ protected:
   GlobalBytes again; // traffic of CudaKernel::again
 
   std::vector<std::string> outerDims; // names of the outer dimensions' index variables
-  std::string column = "c";           // name of the index of the vector's first element
+  std::string column = "c";           // name of the index variable of the vector's first element
 
   Cache kernelCache, outerCache, hoistedCache, loadCache, innerCache;
 

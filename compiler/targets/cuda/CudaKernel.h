@@ -21,8 +21,8 @@ struct CudaKernel {
   uint32_t sharedBytes = 0;                 // dynamic shared memory per block
   // The traffic of one launch. A byte counts once, even if the kernel reads it several times.
   GlobalBytes bytes;
-  // The additional traffic if rows do not fit in registers. Later passes then read each row again,
-  // and every row updates the sums over its block of rows in memory.
+  // The additional traffic if rows do not fit in registers. Later passes over a row then read it
+  // again, and every row updates the sums over its block of rows in memory.
   GlobalBytes again;
   // True if the CUDA compiler may fuse a multiplication and an addition. False for kernels printed
   // from ops: their rounding must not depend on the other ops of the kernel.

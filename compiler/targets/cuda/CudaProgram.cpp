@@ -97,7 +97,7 @@ public:
   })
             LMC_COMMANDS_OF_TEMPLATES(LMC_CASE)
 #undef LMC_CASE
-        // No kernel is added here. The printed kernel of a LaunchOp was added before.
+        // Adds no kernel for these commands. The printed kernel of a LaunchOp was added before.
         .Case<plan_ir::LaunchOp, plan_ir::GemmOp, plan_ir::CopyOp, plan_ir::AllGatherOp,
               plan_ir::ReduceScatterOp, plan_ir::AllReduceOp, plan_ir::WaitOp>(
             [](auto) { return success(); })
@@ -173,7 +173,7 @@ private:
                                   {op.getDk(), op.getDv()})});
   }
 
-  // Adds the kernel that runs after a library's product; with wgmma, also one with the product.
+  // Adds the kernel that runs after a library's product; with wgmma, also a kernel that does both.
   LogicalResult addSwiglu(CommandOpInterface command, const SwigluGemmShape &shape,
                           decltype(linearSwigluKernels) *kernelsOf,
                           ArrayRef<CudaProgram::Launch> launches) {

@@ -24,8 +24,8 @@ struct CudaProgram {
   using Launch = TargetCode::Launch;
 
   std::vector<Kernel> kernels; // the module's kernels in order, then templates, each once
-  llvm::DenseMap<mlir::Operation *, std::vector<Launch>> launches; // by command, in order
-  llvm::StringMap<size_t> initializers; // index of the kernel by initializerKey()
+  llvm::DenseMap<mlir::Operation *, std::vector<Launch>> launches; // a command's launches, in order
+  llvm::StringMap<size_t> initializers; // from initializerKey() to the kernel's index
 };
 
 // Returns the kernels that a plan needs, not yet compiled. `module` has the plan and its

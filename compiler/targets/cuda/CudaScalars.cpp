@@ -104,7 +104,7 @@ CudaExpr compareFloats(arith::CmpFOp op, ArrayRef<CudaExpr> operands) {
   default:
     break;
   }
-  // The C++ operator by predicate. From UGT to ULE, it is the opposite one, which is then negated.
+  // The C++ operator of each predicate. UGT to ULE have the opposite operator: UGT is !(x <= y).
   constexpr StringLiteral signs[] = {"", "==", ">",  ">=", "<",  "<=", "",
                                      "", "",   "<=", "<",  ">=", ">",  "!="};
   const StringRef sign = signs[size_t(predicate)];
@@ -121,7 +121,7 @@ CudaExpr convert(Operation *op, const CudaExpr &x) {
     return call(to.isBF16() ? "toBf16" : to.isF16() ? "toF16" : "float", x);
   if (isa<arith::UIToFPOp, arith::ExtUIOp>(op) && !from.isInteger(1))
     return call(cudaType(to), call(unsignedType(from), x));
-  if (isa<arith::ExtSIOp, arith::SIToFPOp>(op) && from.isInteger(1)) // true as i1 is -1
+  if (isa<arith::ExtSIOp, arith::SIToFPOp>(op) && from.isInteger(1)) // as a signed i1, true is -1
     return {"-" + call(cudaType(to), x).text, CudaExpr::Prefix};
   if (isa<arith::TruncIOp>(op) && to.isInteger(1))
     return infix(infix(x, "&", {"1"}, CudaExpr::BitAnd), "!=", {"0"}, CudaExpr::Equal);

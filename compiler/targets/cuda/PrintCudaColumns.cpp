@@ -72,7 +72,7 @@ private:
 
   void printRows(CudaText &body) {
     bool wholeTiles = columns % (lanes * width) == 0;
-    CudaChunks once, group; // values that all rows share; values of a few rows
+    CudaChunks once, group; // vectors that all rows share; vectors of `rowsAtOnce` rows
     once.guard = wholeTiles ? "" : "inside";
     hoisted = &once;
     group.count = unsigned(rowsAtOnce);

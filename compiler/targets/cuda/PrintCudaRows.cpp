@@ -26,7 +26,7 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-// Maximum threads per block. A block that shares no SM with others may have kMaxThreadsAlone.
+// Maximum threads per block; a block that is alone on its SM may have kMaxThreadsAlone threads.
 constexpr int64_t kWarp = 32, kMaxThreads = 512, kMaxThreadsAlone = 1024;
 // A row that is too long for registers gets a block of kMaxThreadsAlone threads, alone on its SM.
 // This needs a GPU whose blocks may use at least this many bytes of shared memory.
@@ -36,7 +36,7 @@ constexpr int64_t kWarpsPerBlock = 4; // warps of a block if each warp computes 
 // runs 264 of them at a time. Tensors that all rows share are then loaded once per block.
 constexpr int64_t kEnoughBlocks = 2048;
 constexpr int64_t kRowBytesInFlight = 64; // bytes that a thread should load at a time
-// The maximum number of vectors that a thread loads at a time; half of it above 512 threads.
+// The maximum number of vectors that a thread loads at a time. Above 512 threads, half as many.
 constexpr int64_t kMaxStreamed = 16;
 
 // Returns the number of vectors of a row per thread: at most 16 elements. Enough registers are then
@@ -179,7 +179,7 @@ private:
   struct Held {
     Key key; // the key of vectorOfRow
     unsigned input;
-    std::string name; // name of its place in shared memory: "held0"
+    std::string name; // name of the C++ pointer to its place in shared memory: "held0"
   };
 
   void findMapping() {
@@ -241,7 +241,7 @@ private:
     if (!isLong)
       return;
     if (how.longRows == LongRows::Alone)
-      leastShared = int64_t(how.sharedBytesPerSm / 2); // with what the driver adds, more than half
+      leastShared = int64_t(how.sharedBytesPerSm / 2); // the driver adds 1 KiB: only one block fits
     int64_t bytes = bytesOfRow(false) * rowThreads, totals = 0;
     for (const Reduction &r : info.reductions)
       totals += totalsBytes(r);
@@ -654,15 +654,15 @@ private:
   bool walkedBefore = false; // true if a pass over this row was already printed
   bool guardStores = false;  // true if a barrier must precede the stores of a row
   int64_t columns = 1, rows = 1, vectors = 1;
-  int64_t items = 1; // number of work items, of one row or of a block of rows
+  int64_t items = 1; // number of work items; each is one row or a block of rows
   // The number of threads of a row, of threads of a block, and of rows that a block has at once.
   int64_t rowThreads = kWarp, blockThreads = kWarp, rowsAtOnce = 1;
   int64_t rowsInTurn = 1; // rows that a block computes one after the other
   int64_t chunksOfRow = 1, chunksAtOnce = 1;
-  int64_t chunksHeld = 0;  // per thread and input, the vectors that shared memory keeps
+  int64_t chunksHeld = 0;  // number of vectors per thread and input that shared memory keeps
   int64_t leastShared = 0; // bytes that the kernel requests, so that few blocks share an SM
   SmallVector<Held> held;
-  std::vector<std::string> holds; // lines that put this pass's vectors into their places
+  std::vector<std::string> holds; // C++ lines that copy this pass's vectors to shared memory
   SmallVector<Online> onlines;
   CudaText rowTop, rowBody;
   CudaChunks rowChunks, sharedChunks; // vectors of a kept row; vectors that all rows share

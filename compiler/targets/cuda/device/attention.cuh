@@ -32,7 +32,7 @@ __device__ constexpr int ceilDiv(int a, int b) { return (a + b - 1) / b; }
 
 __device__ inline float infinity() { return __uint_as_float(0x7f800000u); }
 
-// Returns `x`, which must be equal in all lanes. The shuffle tells the compiler so.
+// Returns `x`, which must be equal in all lanes. By the shuffle, the compiler knows that it is.
 __device__ inline int uniform(int x) { return __shfl_sync(kFullWarp, x, 0); }
 
 // The work of one thread block: a tile of a query head or key head of a sequence.
@@ -42,7 +42,7 @@ struct Work {
 
 // Returns the work of thread block `block`. The hardware starts blocks in the order of their index.
 // First come all tiles of `Together` pairs of (sequence, head), so that their keys and values stay
-// in the L2 cache. Among these tiles, the longest come first: the last tiles if `LastFirst`.
+// in the L2 cache. Of these, the longest come first: the last tiles if LastFirst, else the first.
 template <int Batch, int Heads, int Tiles, int Together, bool LastFirst>
 __device__ inline Work workOf(int block) {
   constexpr int pairs = Batch * Heads;

@@ -93,7 +93,7 @@ __device__ inline void rotateBack(float (&x)[M][N][4], const float *cos, const f
           Vec<float, 2> c = load<2>(cos + pair), s = load<2>(sin + pair);
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            // The group of 8 columns with the partner: for lanes with columns 0-3, and with 4-7.
+            // The partner's group of 8 columns: for lanes with columns 0-3, and for those with 4-7.
             const int forFirst = n <= shift ? n + shift : n - shift - 1;
             const int forLast = n < shift ? n + shift + 1 : n - shift;
             float partner = isFirstHalf ? other[forFirst][e] : other[forLast][e];
@@ -451,7 +451,7 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
             s[m][n][2 * half + e] *= d[m][n][2 * half + e] - rowDelta;
       }
   };
-  // The place where this thread passes probabilities to the other warp of a pair.
+  // The address where a lane of a pair's first warp stores probabilities for the second warp.
   float4 *const handed = reinterpret_cast<float4 *>(sharedMemory() + 2 * Plan::keyBytes +
                                                     Tile::stages * Plan::stageBytes) +
                          band * 32 + lane;
@@ -539,7 +539,7 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
 
   u8 *keyRows = sharedMemory() + (keyBand - keys), *valueRows = keyRows + Plan::keyBytes;
   if constexpr (Plan::inPairs)
-    __syncthreads(); // both warps of a pair have read the rows
+    __syncthreads(); // after this, both warps of a pair have read the rows
   if (!Plan::inPairs || warp >= bands) {
     multiply(sum, Shape::scale);
     if constexpr (Shape::rope)

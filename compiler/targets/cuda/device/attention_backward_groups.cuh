@@ -17,7 +17,7 @@ template <typename Shape, typename Tile, int D = Shape::headDim> struct Attentio
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;
   static constexpr int queryBytes = attention::GroupTile<Tile::queries, D>::bytes;
   static constexpr int keyBytes = attention::GroupTile<Tile::keys, D>::bytes;
-  // Pairs of tiles (keys, values): one for the scores, one for the previous sums, one for copies.
+  // Pairs of tiles (keys, values): scores read one, the previous sums another, copies write one.
   static constexpr int stages = 3;
   // Shared memory holds tiles and, for each query, delta.
   static constexpr int sharedBytes = attention::kGroupTilesPadding + 2 * queryBytes +
@@ -28,8 +28,8 @@ template <typename Shape, typename Tile, int D = Shape::headDim> struct Attentio
   static constexpr int blocks = Shape::batch * Shape::kvHeads * tiles;
   static constexpr int queryBytes = attention::GroupTile<Tile::queries, D>::bytes;
   static constexpr int keyBytes = attention::GroupTile<Tile::keys, D>::bytes;
-  // With more columns, the sums of dk and dv need more registers than one warpgroup has. Then two
-  // warpgroups share 64 rows: the first computes dv, the second dk.
+  // With more than 128 columns, the sums of dk and dv need more registers than one warpgroup has.
+  // Then two warpgroups share 64 rows: the first computes dv, the second dk.
   static constexpr bool inPairs = D > 128;
   static constexpr int stages = 2;
   // A query has words for lse, delta and, if hasFirstKey(), the first key that the query sees.
@@ -76,7 +76,7 @@ __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, 
 
   const u32 queries = groupTiles(), gradients = queries + Plan::queryBytes;
   const u32 stages = gradients + Plan::queryBytes;
-  const u32 tiles = queries - sharedAddress(sharedMemory()); // offset in shared memory
+  const u32 tiles = queries - sharedAddress(sharedMemory()); // offset of the tiles in shared memory
   const int first = work.tile * Tile::queries;
   const int last = lesser(first + Tile::queries, seq) - 1;
   const int firstTile = uniform(firstKeyOf<Shape>(starts, first)) / Tile::keys;
@@ -372,7 +372,7 @@ __device__ inline void attentionGradKeysGroups(const bf16 *q, const bf16 *k, con
       }
     toOperand(operand, d);
   };
-  // The place where this thread passes probabilities to the other warpgroup of a pair.
+  // The address where a thread of a pair's first group stores probabilities for the second group.
   float4 *const handed = reinterpret_cast<float4 *>(
                              tiles + 2 * Plan::keyBytes +
                              Plan::stages * (Plan::stageBytes + Plan::rowBytes)) +

@@ -178,7 +178,7 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
     copyAsyncCommit();
   };
   int step = 0, slot = 0;
-  // Waits for this step's tile. Then starts a later copy, into the previous step's buffer.
+  // Waits for this step's tile. Then starts a later step's copy, into the previous step's buffer.
   auto advance = [&] {
     copyAsyncWait<Tile::slots - 2>();
     __syncthreads();

@@ -33,7 +33,7 @@ using attention::LaneOfTile;
 using attention::lesser;
 using attention::Operand;
 
-// A block works on the rows [first, end) of one expert. Without work, the range is empty.
+// A block works on the rows [first, end) of one expert. A block without work has an empty range.
 struct Rows {
   int expert, first, end;
 };
@@ -53,7 +53,7 @@ template <int Experts, int Height> __device__ inline int tilesOfAll(const i32 *o
 // tiles are numbered over all experts. Whole warps must call it.
 template <int Experts, int Height> __device__ inline Rows rowsOf(const i32 *offsets, int tile) {
   const int lane = int(threadIdx.x) % 32;
-  int before = 0; // tiles of experts below `base`
+  int before = 0; // number of tiles of the experts below `base`
   for (int base = 0; base < Experts; base += 32) {
     const int expert = base + lane;
     int begin = 0, end = 0;
@@ -84,7 +84,7 @@ template <int Experts, int Height> __device__ inline Rows rowsOf(const i32 *offs
 
 // Returns the expert with the `rank`-th most rows (0: the most rows). Whole warps must call it.
 template <int Experts> __device__ inline int expertOfRank(const i32 *offsets, int rank) {
-  constexpr int each = ceilDiv(Experts, 32); // experts per lane: lane, lane + 32, ...
+  constexpr int each = ceilDiv(Experts, 32); // number of experts per lane (lane, lane + 32, ...)
   const int lane = int(threadIdx.x) % 32;
   int rows[each], ranks[each];
 #pragma unroll

@@ -58,7 +58,7 @@ template <typename Shape> struct ExpertRows {
       ranks[item] = Sort::rank(key[item], Sort::position(item) < choices);
     __syncthreads();
     Sort::findPlaces(counts, reinterpret_cast<u32 *>(sharedMemory() + Sort::kSharedBytes));
-    // In the first tile, the first warp's counter of an expert now has the expert's first row.
+    // findPlaces() has set the first warp's counters of the first tile to the experts' first rows.
     // Choices of experts that are not sorted have the key Shape::experts, so they come last.
     if (blockIdx.x == 0)
       for (int expert = int(threadIdx.x); expert <= Shape::experts; expert += kScatterThreads) {

@@ -14,7 +14,7 @@ namespace lmc {
 struct InitializerRecord {
   u64 first, elements; // the variable's elements [first, first + elements) are written
   u64 seed, stream;    // seed of the job; stream number of the variable, from its name
-  double value;        // standard deviation of normal values; otherwise a factor
+  double value;        // normal: standard deviation; constant: its value; RoPE table: a factor
 };
 
 __device__ inline InitializerRecord loadRecord(const InitializerRecord *record) {
@@ -34,7 +34,7 @@ template <typename T, typename Fill>
 __device__ inline void fillWords(const InitializerRecord &record, T *out, Fill fill) {
   constexpr int width = 16 / int(sizeof(T));
   i64 elements = i64(record.elements);
-  i64 offset = i64(reinterpret_cast<u64>(out) % 16 / sizeof(T)); // index of out[0] in its word
+  i64 offset = i64(reinterpret_cast<u64>(out) % 16 / sizeof(T)); // index of out[0] in its 16 bytes
   i64 words = (offset + elements + width - 1) / width, threads = i64(gridDim.x) * blockDim.x;
   for (i64 word = i64(blockIdx.x) * blockDim.x + threadIdx.x; word < words; word += threads) {
     i64 begin = word * width - offset;
@@ -64,7 +64,7 @@ __device__ inline void initializeNormal(const InitializerRecord *how, T *out) {
       int place = int((first + i) & 3);
       if (i == 0 || place == 0)
         normals(record.seed, record.stream, u64(first + i) / 4, z);
-      // Conditional expressions, because a variable index would move z to local memory.
+      // Conditions select the element, because a variable index would move z to local memory.
       double chosen = place == 0 ? z[0] : place == 1 ? z[1] : place == 2 ? z[2] : z[3];
       values.at[i] = rounded<T>(multiplyExactly(record.value, chosen));
     }
@@ -92,7 +92,7 @@ __device__ inline void initializeRope(const InitializerRecord *how,
     for (int i = 0; i < int(sizeof(values.at) / sizeof(T)); ++i) {
       i64 element = i64(record.first) + begin + i;
       if (element < 0)
-        continue; // before the first element, so it is not stored
+        continue; // it would precede the variable's first element, so it is not stored
       double angle = multiplyExactly(double(element / Columns), frequencies[element % Columns]);
       values.at[i] = rounded<T>(multiplyExactly(Sine ? sin(angle) : cos(angle), record.value));
     }

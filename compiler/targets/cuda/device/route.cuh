@@ -21,7 +21,7 @@ namespace experts {
 
 constexpr int kTokensPerWarp = 8, kTokensPerBlock = kTokensPerWarp * kWarps;
 
-// The lower limit of the sum of a token's chosen sigmoids, as in DeepSeek-V3's code. Softmax: 0.
+// The lower limit of the sum of a token's chosen sigmoids, as in DeepSeek-V3's code; softmax: 0.
 template <typename Shape> __device__ constexpr double leastSum() {
   return Shape::sigmoid ? 1e-20 : 0;
 }

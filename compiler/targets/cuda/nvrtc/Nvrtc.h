@@ -17,7 +17,7 @@ namespace lmc::codegen {
 // The resources that a kernel uses, as ptxas reports them.
 struct KernelResources {
   uint32_t registers = 0;   // per thread
-  uint32_t sharedBytes = 0; // static shared memory per thread block, without dynamic one
+  uint32_t sharedBytes = 0; // static shared memory per thread block; dynamic memory is not counted
   uint32_t stackBytes = 0;  // per thread: local memory for spills and indexed arrays
   uint32_t spillBytes = 0;  // per thread: spill stores and spill loads together
 };
@@ -28,8 +28,8 @@ struct Cubin {
 };
 
 // Reads resources from `log`, the output of `ptxas -v`. `registers` is the maximum over the kernel
-// and the functions that it calls; others are sums. Returns nothing if the log has no numbers of
-// the stack or of registers.
+// and the functions that it calls; the other numbers are sums. Returns nothing if the log has no
+// numbers of the stack or of registers.
 std::optional<KernelResources> parsePtxasLog(llvm::StringRef log);
 
 // Returns the line of `log`, if any, in which ptxas warns that it did not compile a kernel as

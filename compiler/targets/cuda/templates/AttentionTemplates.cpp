@@ -96,7 +96,7 @@ namespace {
 struct Parameter {
   bool present;     // true if the shape uses the parameter
   const char *type; // the C++ type of its elements
-  int64_t bytes;    // without the gaps between rows
+  int64_t bytes;    // size of the elements, without the gaps between rows
 };
 } // namespace
 
@@ -212,7 +212,7 @@ CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
   CudaKernel kernel;
   kernel.name = name;
   kernel.hero = textOf(part).hero;
-  kernel.contract = true; // this is safe: no other ops share the kernel
+  kernel.contract = true; // safe: the kernel has no other ops, on which its rounding could depend
   kernel.threads = uint32_t(32 * (tile ? tile->warps : kPlainWarps));
   bool byKeys = part == AttentionPart::GradKeys;
   int64_t rows = !tile ? kPlainWarps : byKeys ? tile->keys : tile->queries;

@@ -61,7 +61,7 @@ int productsOf(AttentionPart part);
 // Returns the traffic of a part's kernel. A byte that is read several times counts once.
 GlobalBytes bytesOf(AttentionPart part, const AttentionShape &shape);
 
-// The shapes for which a variant would need too many registers, and which it does not support.
+// The shapes that a variant does not support, because it would need too many registers for them.
 enum class AttentionLimits {
   None,
   Whole,  // documents, a last tile that is not full, heads with fewer columns than a tile
@@ -82,7 +82,7 @@ struct AttentionTile {
   int blocks;    // thread blocks per SM that the launch bounds request
   int registers; // registers per thread, maximum over masks and architectures
   AttentionLimits limits;
-  bool warpgroups; // products of 64 rows by wgmma, which sm_90a alone has
+  bool warpgroups; // true if wgmma (only on sm_90a) computes products of 64 rows
 
   bool isFor(const AttentionShape &shape, const CudaArch &arch) const;
 };

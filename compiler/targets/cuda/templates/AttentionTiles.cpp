@@ -62,7 +62,7 @@ struct PartModel {
 } // namespace
 
 static PartModel modelOf(AttentionPart part) {
-  constexpr PartModel models[] = {{1, 1, 7}, {2, 1, 6}, {2, 2, 9}}; // by the number of the part
+  constexpr PartModel models[] = {{1, 1, 7}, {2, 1, 6}, {2, 2, 9}}; // indexed by AttentionPart
   return models[size_t(part)];
 }
 
@@ -167,7 +167,7 @@ static double clocksOfStep(const AttentionTile &tile, const CudaChip &chip, int6
   }
   // A warp's ldmatrix instructions load the rows of the visited tile for every product. For
   // products that give scores, they also load the warp's own rows, unless registers hold these.
-  int ofRows = isInPairs(tile) ? 2 : 1; // warps with the same rows, each with half of the products
+  int ofRows = isInPairs(tile) ? 2 : 1; // warps that share rows and split the products evenly
   int slices = tile.headDim / 16, bands = own / (16 * tile.warps / ofRows);
   int ownLoads = tile.inRegisters ? 0 : tile.part == AttentionPart::Forward ? 1 : 2;
   double loads =
@@ -235,7 +235,7 @@ double plainClocks(AttentionPart part, const AttentionShape &shape, const CudaAr
       residentBlocks(arch, 32 * kPlainWarps, kPlainRegisters, unsigned(plainSharedBytes(shape)));
   const double warpStep = overlapped(busy, double(resident) * kPlainWarps / 4);
 
-  // A block of the plain kernel has as many steps as this tile of kPlainWarps and 32 rows.
+  // A plain kernel's block takes as many steps as a tile of kPlainWarps rows and 32 visited rows.
   AttentionTile rows{};
   rows.part = part;
   rows.queries = byKeys ? 32 : kPlainWarps;

@@ -14,7 +14,7 @@ struct ExpertGemmShape {
   DataType type = DataType::BF16;
   bool transposed = false; // never true for the gradient
   bool accumulate = false; // only for the gradient: true if it is added to d
-  bool warpgroups = false; // true if wgmma (only on sm_90a) computes the products if isTiled()
+  bool warpgroups = false; // true: wgmma (only on sm_90a) computes the products of isTiled() shapes
   // The number of persistent thread blocks (only with warpgroups); 0: one block per tile.
   int64_t blocks = 0;
 

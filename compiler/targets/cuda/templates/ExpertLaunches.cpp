@@ -33,7 +33,7 @@ template <typename Op> ExpertRowsShape sortShapeOf(Op op) {
 ExpertRowsShape rowsShapeOf(Value tokens, Value rows, int64_t chosen) {
   return {.tokens = contentOf(tokens).getDimSize(0),
           .chosen = chosen,
-          .experts = 1, // only the sort uses it
+          .experts = 1, // any number: only the sort reads it
           .columns = contentOf(tokens).getDimSize(1),
           .type = *dataTypeOf(contentOf(tokens).getElementType()),
           .held = contentOf(rows).getDimSize(0)};
@@ -125,7 +125,7 @@ std::vector<TemplateLaunch> templatesOf(plan_ir::ExpertLinearOp op, const CudaAr
   std::vector<TemplateLaunch> ways = alone(expertGemmKernel(shape), op);
   if (shape.warpgroups && shape.isTiled()) {
     shape.blocks = arch.chip.sms;
-    ways.push_back(onOperands(expertGemmKernel(shape), op)); // the other way to compute the command
+    ways.push_back(onOperands(expertGemmKernel(shape), op)); // an alternative: persistent blocks
   }
   return ways;
 }

@@ -16,7 +16,7 @@ static constexpr uint32_t kBlocks = 1024, kThreads = 256;
 
 static bool isRope(InitKind kind) { return kind == InitKind::RopeCos || kind == InitKind::RopeSin; }
 
-// Returns a name such as "initialize_normal_f32". It does not tell the frequencies of RoPE tables.
+// Returns a name such as "initialize_normal_f32". It omits the frequencies of RoPE tables.
 static std::string nameOf(const InitializerShape &shape) {
   bool copies = shape.kind == InitKind::CopyOf;
   StringRef kind = copies ? "copy" : stringifyInitKind(shape.kind);

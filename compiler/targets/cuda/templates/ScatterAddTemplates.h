@@ -23,7 +23,7 @@ struct ScatterAddShape {
 
 enum class ScatterAddOperand { Ids, X, Workspace, D };
 
-// One launch of the command plan::ScatterAdd. The kernel only reads the first `inputs` arguments.
+// One launch of the command plan::ScatterAdd. The first `inputs` arguments are only read.
 // The workspace has layout().bytes bytes, is aligned to 64 bytes, and may contain anything.
 struct ScatterAddLaunch {
   CudaKernel kernel;

@@ -17,7 +17,7 @@ struct SwigluGemmShape {
   bool isTiled() const { return inner % 8 == 0 && columns % 8 == 0; }
 };
 
-// `rows` follows a library's matrix product. `whole` also computes the product (by warpgroups).
+// `rows` runs after a library's matrix product. `whole` also computes the product (by warpgroups).
 struct SwigluGemmKernels {
   CudaKernel rows;  // arguments: gu, a; of the gradient: d, gu, dgu, a
   CudaKernel whole; // arguments: x, w, gu, a; of the gradient: dy, w, gu, dgu, a
