@@ -8,28 +8,28 @@
 
 namespace lmc {
 
-// A variable as a host tensor. `held` is the part that this rank has, `written` the part it writes.
+// A variable as a host tensor. This rank has the part `held` of it, and saves the part `written`.
 struct StateTensor {
-  TensorView view; // named like its parameter, without data
+  TensorView view; // has the name of the parameter, and no data
   int slice = 0;
   bool decays = false;    // true for a parameter with weight decay
   std::string group;      // parameter group; "": none
-  HeldPart held, written; // parts in bytes that the rank has, and that it writes
+  HeldPart held, written; // parts in bytes: the rank has `held`, and saves `written`
 };
 
-// Returns the variables of `kind` in the plan's order. Leaves out variables that belong to no
-// parameter: gradients of only one rank's tokens.
+// Returns the variables of `kind` in the plan's order. Leaves out a variable that the plan assigns
+// to no parameter, such as the gradient of one rank's own tokens.
 std::vector<StateTensor> stateTensors(const plan::Plan &plan, uint64_t rank,
                                       plan::VariableKind kind);
 
-// Copies `part`, which begins at `slice`, to `data`. Leaves out the padding between rows.
+// Copies `part` to `data`, without the padding between its rows. `slice` points to its first byte.
 void withoutPadding(const HeldPart &part, const char *slice, char *data);
 
 // The variables of one kind in the plan's order, each under the name of its parameter.
 struct DeviceTensors {
   std::vector<TensorView> tensors;
-  std::vector<ByteRange> held;    // the part that this rank has
-  std::vector<ByteRange> written; // the part that this rank writes if several ranks have it
+  std::vector<ByteRange> held;    // the part of each tensor that this rank has
+  std::vector<ByteRange> written; // the part of `held` that this rank saves; others save the rest
   FetchTensor fetch;
   StoreTensor store;
 

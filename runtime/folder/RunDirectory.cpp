@@ -121,7 +121,7 @@ RunDirectory::~RunDirectory() {
 
 Result<void> RunDirectory::checkOwner() const {
   const FileWait wait("looking at the lock of", folder);
-  // Only a missing file is an error. After others, the file system may be unreachable for now.
+  // Ignores other errors of stat() than a missing file: the file system may be unreachable for now.
   struct stat held {}, there {};
   if (::fstat(fd, &held) == 0 && (::stat((folder + "/run.lock").c_str(), &there) != 0
                                       ? errno == ENOENT || errno == ENOTDIR
@@ -238,7 +238,7 @@ Result<std::vector<std::string>> RunDirectory::undoAfter(uint64_t step) {
       continue;
     LMC_LET(names, listFolder(from));
     // The newest checkpoint is moved first. If the process is killed after that, the folder looks
-    // like that of a run that ended earlier. A killed save may have left `.STEP.replaced`.
+    // like that of a run that ended earlier. `.STEP.replaced`, left by a killed save, is moved too.
     std::multimap<uint64_t, std::string, std::greater<>> later;
     for (const std::string &name : *names) {
       constexpr std::string_view kReplaced = ".replaced";

@@ -1,4 +1,4 @@
-// The folder of a run, OUT: its lock and its files. Also chooses the checkpoint of a start.
+// The folder of a run, OUT: its lock and files. Also chooses the checkpoint that a start loads.
 //
 //   OUT/run.lock            locked while a run writes to OUT
 //   OUT/run.json            the identity of the run at its latest start
@@ -110,7 +110,7 @@ Result<std::vector<DamagedCheckpoint>> checkNothingLater(const std::string &runD
 // Returns each file that a checkpoint may have: its name, and the kind of the variables in it.
 std::span<const std::pair<const char *, plan::VariableKind>> stateFiles();
 
-// The place from which a save reads the state, and the ranks that write it together.
+// Gives a save the state (of the device or a snapshot), and the ranks that write it together.
 struct StateSource {
   std::function<DeviceTensors(plan::VariableKind)> tensorsOfKind;
   Communicator &group;

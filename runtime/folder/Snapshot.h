@@ -13,7 +13,7 @@ namespace lmc {
 // A variable in a snapshot. `data` has the layout of the variable's slice: rows with padding.
 struct SnapshotPart {
   StateTensor tensor;
-  const char *data = nullptr; // address of the part tensor.written
+  const char *data = nullptr; // first byte of the copy of tensor.written
 };
 
 // One rank's part of the state. For a GPU the memory is pinned, so that the GPU can copy to it
@@ -31,7 +31,7 @@ public:
   // Waits until the copies are complete.
   Result<void> wait();
 
-  // Return the variables of a kind, without DeviceTensors::store; any thread may call `fetch`. The
+  // Return the variables of a kind. DeviceTensors::store is empty; any thread may call `fetch`. The
   // copies must be complete.
   DeviceTensors tensorsOfKind(plan::VariableKind kind) const;
   std::vector<SnapshotPart> partsOfKind(plan::VariableKind kind) const;

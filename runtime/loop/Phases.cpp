@@ -70,7 +70,7 @@ static std::optional<double> weightFor(double share, const SourceOptions &source
   return std::floor(weight / unit) * unit;
 }
 
-// Returns the error for a leg that exceeds the max_epochs of source number `index`.
+// Returns the error for a leg (Phases.h) that reads source number `index` beyond its max_epochs.
 static Error tooManyEpochs(const PhaseData &phase, const DataLeg &leg, size_t index) {
   const DataSource &data = *phase.data;
   const SourceFacts source = data.sources()[index];
@@ -84,7 +84,7 @@ static Error tooManyEpochs(const PhaseData &phase, const DataLeg &leg, size_t in
     const uint64_t position = leg.begin + (middle - leg.firstStep) * phase.tokensPerStep();
     (double(data.tokensRead(index, position)) <= limit ? fits : tooMany) = middle;
   }
-  // At any position, a source has supplied less than one block of data more than its exact share.
+  // Subtracts a block of data, because a source may exceed its exact share by less than one block.
   const double left = limit - double(before) - double(data.blockLength());
   const auto weight = weightFor(left / double(leg.end - leg.begin),
                                 phase.session->settings.trainData[index], source.share);

@@ -13,7 +13,7 @@ namespace lmc {
 struct PhaseData {
   RunPhase phase;
   std::unique_ptr<Session> session;
-  std::shared_ptr<DataSource> data; // phases with equal sources and sequence lengths share it
+  std::shared_ptr<DataSource> data; // shared by phases with equal sources and sequence lengths
 
   uint64_t batchSize() const;
   uint64_t tokensPerStep() const;
@@ -27,7 +27,7 @@ struct DataLeg {
   size_t phase = 0;
   uint64_t firstStep = 0, lastStep = 0; // the steps (firstStep, lastStep]
   std::vector<uint64_t> starts;         // tokens of each source that the stream skips
-  uint64_t begin = 0, end = 0;          // token positions in the stream
+  uint64_t begin = 0, end = 0;          // the leg is the tokens [begin, end) of the stream
 };
 
 // Returns the legs of a run after `progress`: that of phase number `current`, whose stream begins

@@ -155,14 +155,14 @@ struct Start {
   CheckpointState state;             // the state in the checkpoint
   std::optional<RunIdentity> saved;  // the identity in the checkpoint
   std::optional<RunIdentity> before; // the identity with which this start is compared
-  bool forked = false;               // true if another run, in another folder, made it
+  bool forked = false;               // true if the checkpoint is of another run, in another folder
   bool begins = false;               // true for the first start of this run
 };
 
 // The checkpoints that this start found damaged.
 struct Damage {
   std::vector<DamagedCheckpoint> found;
-  size_t warned = 0; // the user was warned of this many
+  size_t warned = 0; // the user was warned of the first `warned` elements of `found`
 };
 
 } // namespace
@@ -200,8 +200,8 @@ static bool isPrefix(const std::vector<DeclaredChange> &first,
   return first.size() <= all.size() && std::equal(first.begin(), first.end(), all.begin());
 }
 
-// Compares this start with run.json (`recorded`), which the latest start wrote, if it belongs to
-// the checkpoint. run.json also has the changes declared after the checkpoint was saved.
+// If run.json (`recorded`), which the latest start wrote, belongs to the checkpoint, compares this
+// start with it: run.json also has the changes declared after the checkpoint was saved.
 static Result<void> useRecord(Start &start, const RunIdentity &recorded,
                               const RunOptions &options) {
   if (start.forked)
@@ -211,7 +211,7 @@ static Result<void> useRecord(Start &start, const RunIdentity &recorded,
     return userError("{}: a checkpoint of another run than the one in {}; to begin with it, give "
                      "--resume={} and a new --out",
                      *start.checkpoint, options.out, *start.checkpoint);
-  // A record that lacks changes of the checkpoint is an older one: a rewind was interrupted.
+  // Ignores a run.json that lacks changes of the checkpoint: it is older (after an aborted rewind).
   if (start.saved && !isPrefix(start.saved->changes, recorded.changes))
     return {};
   for (const DeclaredChange &change : recorded.changes)
@@ -245,7 +245,7 @@ static Result<Start> chooseStart(const RunOptions &options, RunDirectory *direct
     if (!directory)
       return userError("{}: no checkpoint is there; leave --out away to use the initial weights",
                        options.out);
-    // The run has no checkpoint of its own yet, so it begins again with the other run's checkpoint.
+    // The run has no checkpoint of its own yet. If it began with another run's, it does so again.
     if (recorded && !recorded->startedFrom.empty())
       start.checkpoint = recorded->startedFrom;
   }
@@ -492,7 +492,7 @@ struct Prepared {
   // Members that are set only if the run trains:
   std::shared_ptr<DataSource> data;
   std::vector<std::string> job;           // lines about the data and the job (jobFacts)
-  std::vector<DamagedCheckpoint> damaged; // the folder's checkpoints of later steps
+  std::vector<DamagedCheckpoint> damaged; // damaged checkpoints of later steps in the folder
 };
 
 } // namespace
@@ -672,7 +672,7 @@ static Result<Prepared> prepareAndLoad(RunDirectory *directory, const Run &run,
 struct PhaseEnd {
   ExitCode code = ExitCode::Success;
   bool more = false;
-  std::vector<Rollback> rollbacks = {}; // all rollbacks of the run, if it goes back
+  std::vector<Rollback> rollbacks = {}; // all rollbacks of the run, if it continues with one
 };
 
 Result<StartFacts> lookAtStart(const Run &run, Console &console) {
@@ -823,7 +823,7 @@ static Result<PhaseEnd> runPhase(Folder &folder, const Run &run, const Measureme
     console.note(
         fmt::format("nothing to train: step {} of {} is done", session.progress.step, totalSteps));
   Result<ExitCode> result = trainer.train();
-  // A GPU captures functions with collectives after their first run, so there may be new notes.
+  // Training may add notes: a GPU captures functions with collectives after their first run.
   console.notes(session.device->takeNotes());
   folder.interruption = trainer.interruption();
   LMC_TRY(writeProfile(session, options, phase));
@@ -892,7 +892,7 @@ Result<ExitCode> train(const Run &run) {
   World &world = run.world;
   const auto begin = std::chrono::steady_clock::now();
   Console console(options.output, options.errors);
-  Folder folder; // destroyed before the console, on which its observer warns
+  Folder folder; // destroyed before `console`, because the folder's observer prints warnings there
   LMC_TRY(openFolder(folder, options, world));
   console.record(&*folder.log);
   std::unique_ptr<HangWatch> watch;

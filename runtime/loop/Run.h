@@ -15,16 +15,16 @@
 
 namespace lmc {
 
-// Opens the plan that the options name, checks that all ranks have the same plan, and divides
-// `world` by the plan's mesh.
+// Opens the plan that the options name, checks that all ranks have the same plan, and divides the
+// ranks of `world` into the groups of the plan's mesh.
 Result<std::unique_ptr<PlanFile>> openPlan(const RunOptions &options, World &world);
 
 // What one rank knows of a run. All ranks call the functions below together.
 struct Run {
-  const RunOptions &options; // rank 0 prints to its `output`, `errors`; others to OUT/ranks/R
+  const RunOptions &options; // rank 0 prints to their `output` and `errors`, others to OUT/ranks/R
   const StopSignals &stop;
   const PlanFile &plan;
-  World &world;                       // already divided by the plan's mesh
+  World &world;                       // already divided into the groups of the plan's mesh
   RunObserverMaker makeObserver = {}; // may be empty
 };
 

@@ -102,7 +102,7 @@ private:
 
   TimeSpent saves, exports;
   double waited = 0;        // seconds that the loop has waited since takeWaited()
-  double copySeconds = 0;   // the part of `waited` for the snapshot
+  double copySeconds = 0;   // part of `waited`: time to copy the state for the background job
   double exportSeconds = 0; // seconds of the latest export
   std::chrono::steady_clock::time_point began; // begin of the background job
 

@@ -17,7 +17,7 @@
 
 namespace lmc {
 
-// The number of marks for the ends of steps. Two steps are enqueued, and one precedes them.
+// Number of marks for the ends of steps: those of two enqueued steps and of the step before them.
 static constexpr int kEnds = 3;
 Trainer::Trainer(const RunContext &run, std::shared_ptr<DataSource> data)
     : run(run), firstStep(run.session.progress.step), data(std::move(data)),
@@ -128,7 +128,7 @@ Result<void> Trainer::enqueue(const NextBatch &next) {
   step.named = std::ranges::any_of(run.session.settings.skipSteps, [&](const StepRange &range) {
     return range.first <= enqueuedStep + 1 && enqueuedStep + 1 <= range.last;
   });
-  // Limits of -1 exclude every step, because losses and gradient norms are never below 0.
+  // With limits of -1, the device skips any step: losses and gradient norms are never below 0.
   step.limits = step.named ? StepLimits{-1, -1} : watches.limitsOf(number);
   if (enqueued.empty()) {
     LMC_TRY(run.session.device->place(*start));
@@ -204,7 +204,7 @@ Result<StepRecord> Trainer::readStep(const EnqueuedStep &step) {
 }
 
 std::vector<SourceRecord> Trainer::recordSources() {
-  // Sources that only other phases read keep their state.
+  // Removes sources that the settings no longer have. Keeps sources that only other phases read.
   std::erase_if(run.session.progress.sources, [&](const auto &source) {
     return !run.session.settingTable.find(fmt::format("{}.{}.paths", kSources, source.first));
   });
@@ -232,7 +232,7 @@ Result<StepRecord> Trainer::settle() {
   run.session.progress.position += stepTokens;
   record->tokens = run.session.progress.tokens;
   record->sources = recordSources();
-  // If the device's clock is too coarse, a tiny step may measure 0 seconds.
+  // If the device's clock is too coarse, a tiny step may seem to take 0 seconds: the rate is NaN.
   record->tokensPerSecond =
       record->stepSeconds > 0 ? static_cast<double>(stepTokens) / record->stepSeconds : std::nan("");
   // If the peak FLOP/s is unknown, both MFUs are NaN. The metrics show null, the console "?".
@@ -418,7 +418,7 @@ void Trainer::reportUnvalidated(const Validation *first) {
     if (first->set->isDue(step, step == run.totalSteps))
       sets.push_back(first->set->name);
   const std::string &source = run.time.what()->source;
-  // A single set may have no name.
+  // If data.validation is the only set, it has no name.
   const std::string names = fmt::format("{}", fmt::join(sets, ", "));
   run.console.warning(
       fmt::format("step {}: {} leaves no time for the validation{}: its loss is not "
@@ -433,12 +433,12 @@ void Trainer::reportUnvalidated(const Validation *first) {
 double Trainer::secondsAfter(uint64_t step) const {
   double seconds = saves.exportSecondsAfter(step);
   if (generation && generation->isDue(step, step == run.totalSteps))
-    seconds += generations.mean(); // a generation that does not fit is cut off
+    seconds += generations.mean(); // it is cut off if the time limit comes first
   for (const Validation &validation : validations) {
     if (!validation.set->isDue(step, step == run.totalSteps))
       continue;
     // Before the first validation, a batch counts as one step, although it takes less time. Before
-    // the first step, no time is known. A validation that does not fit is stopped early.
+    // the first step, no time is known. The time limit stops a validation that takes too long.
     if (validation.spent.times > 0)
       seconds += validation.spent.mean();
     else if (run.time.hasStepped())

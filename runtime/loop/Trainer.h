@@ -75,7 +75,7 @@ private:
   Result<std::optional<NextBatch>> nextBatch();
   Result<void> enqueue(const NextBatch &next);
   void writeTrace();
-  // Waits for the oldest enqueued step and counts it as done. The caller must report the record.
+  // Waits for the oldest enqueued step and counts it as done. The caller must report() its record.
   Result<StepRecord> settle();
   // Calls settle() and report() for the oldest enqueued steps until only `count` are left.
   Result<void> drain(size_t count);
@@ -91,7 +91,7 @@ private:
   // Returns true if a finding ends the loop.
   bool mustLeave() const { return stops || spike; }
   Error stopDiverged(const WatchFinding &finding);
-  // Chooses a checkpoint before step `spike`. Error: there is none, or too many rollbacks.
+  // Chooses a checkpoint before step `spike` to go back to. Error: none, or too many rollbacks.
   Result<Rollback> chooseRollback(uint64_t spike);
   Result<ExitCode> goBack();
   // Returns a clause about what the user can do after a divergence.

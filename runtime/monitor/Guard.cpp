@@ -14,11 +14,11 @@ static constexpr double kLeastLossDeviation = 0.01; // in nats
 static constexpr double kLeastNormDeviation = 0.1;  // of ln(norm)
 // Larger losses are replaced by this value, so that squares are finite.
 static constexpr double kHighestLoss = 1e100;
-static constexpr int64_t kMaxNonFiniteSteps = 10; // the run ends after this many in a row
+static constexpr int64_t kMaxNonFiniteSteps = 10; // if so many come in a row, the run ends
 static constexpr size_t kQuarters = 4;
-static constexpr double kFallingBack = 1.0 / 16; // minimum fall / height above the lowest level
-static constexpr double kVisibleFall = 1.0 / 20; // minimum fall / first loss, for fresh weights
-static constexpr double kSmallRate = 1.0 / 10;   // below this part of the highest rate: no plateau
+static constexpr double kFallingBack = 1.0 / 16; // a fall by this part of H - L (Guard.h) is enough
+static constexpr double kVisibleFall = 1.0 / 20; // fresh weights: first loss must fall by this part
+static constexpr double kSmallRate = 1.0 / 10;   // a plateau needs this part of the highest rate
 // Usual initial weights give logits with a standard deviation of 0.02 * sqrt(hidden size). The
 // first loss exceeds ln(vocab_size) by half the variance of the logits: 0.4 nats for a hidden size
 // of 2048, 1.6 nats for 8192. The limit is higher than these: ln(32000) / 5 is 2.1 nats.
@@ -51,7 +51,7 @@ void Guard::expectFreshWeights() { memory.ratedSteps = 0; }
 void Guard::expectChange() {
   GuardState anew;
   anew.settling = settings.window;
-  anew.validations = memory.validations; // a change of training leaves their data as it was
+  anew.validations = memory.validations; // a change of training does not change the validation data
   memory = anew;
 }
 
@@ -74,7 +74,7 @@ Result<void> Guard::restore(const std::string &text) {
                              "highLoss", "highNorm", "validations"})
       json.emplace(name, initial.at(name));
     memory = json.get<GuardState>();
-    if (settings.onSpike != "skip") // only "skip" has limits
+    if (settings.onSpike != "skip") // only guard.on_spike = "skip" uses limits
       memory.limits.clear();
     if (settings.action == "off") {
       GuardState counts;
@@ -208,7 +208,7 @@ void Guard::judgeSpike(const StepRecord &record, double loss, Verdict &verdict) 
   const bool far = judged && isAbove(beyond(memory.lossTail, kFar, settings.spike),
                                      beyond(memory.normTail, kFar, settings.spike));
   const bool isSpike = high && (inSpike || !judged || afterHigh || both || far);
-  // A skipped step stays a spike. Its limits were computed two steps before, from older means.
+  // A step that the device skipped is a spike here too: its limits used means of two steps before.
   if (!isSpike && record.skipped == SkipReason::None) {
     if (inSpike && memory.spikeReported)
       verdict.warnings.push_back(

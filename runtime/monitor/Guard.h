@@ -56,20 +56,20 @@ struct GuardState {
   // Counts of the judged steps outside of spikes. All counts decay over kTailReach steps. The
   // initial values describe a tail slightly heavier than that of a normal distribution.
   struct Tail {
-    double steps = 667, peaks = 20, excess = 10; // peaks: above kPeak; excess: sum above kPeak
+    double steps = 667, peaks = 20, excess = 10; // peaks: values > kPeak; excess: sum(value-kPeak)
   };
   bool started = false;
   Running loss, logNorm; // the loss in nats, and ln(gradient norm)
   Tail lossTail, normTail;
   int64_t highStep = 0; // the latest step, if it was high but no spike; else 0
-  // Loss and norm of highStep, in deviations above the mean. Tails get them if no spike follows.
+  // Loss and norm of highStep, in deviations above the mean. Tails count them if no spike follows.
   double highLoss = 0, highNorm = 0;
 
   int64_t spikeStart = 0; // first step of a spike that is not over; 0: there is none
   double highestLoss = 0, highestNorm = 0; // during that spike
   bool spikeReported = false;              // true if there was a warning of this spike
   int64_t lastReport = 0;                  // step of the latest warning of a spike
-  int64_t unreported = 0;                  // number of spikes since then without a warning
+  int64_t unreported = 0;                  // number of later spikes, which got no warning
 
   struct Limit {
     int64_t step = 0;
@@ -78,7 +78,7 @@ struct GuardState {
   std::vector<Limit> limits; // limits of the next two steps, if any
 
   double lowest = 0;         // lowest level of the loss
-  int64_t settling = 0;      // number of steps to come that do not lower `lowest`
+  int64_t settling = 0;      // number of next steps that cannot lower `lowest`
   double sum = 0;            // sum of the losses since the latest level
   int64_t summed = 0;        // steps in `sum`
   std::vector<double> above; // latest levels in a row above lowest + rise; at most 4
@@ -90,7 +90,7 @@ struct GuardState {
   struct Validation {
     double lowest = 0;
     int64_t step = 0;        // the step of the lowest loss
-    bool isReported = false; // true if a rise above it was reported
+    bool isReported = false; // true if a rise above `lowest` was reported
   };
   std::map<std::string, Validation> validations;
 
@@ -118,7 +118,7 @@ public:
   };
   struct Verdict {
     std::vector<std::string> warnings; // one line each: "step N: ..."
-    std::optional<Spike> spike;        // set even without a warning
+    std::optional<Spike> spike;        // also set if the spike gives no warning
     std::optional<Divergence> divergence;
     std::optional<Plateau> plateau; // a plateau that has begun; also in `warnings`
   };

@@ -18,7 +18,7 @@ struct MachineUse {
   double involuntary = 0; // number of involuntary context switches of this process
   double majorFaults = 0; // number of page faults of this process that read a disk
   double swapped = 0;     // number of pages that the machine moved from or to swap
-  double clockGHz = 0;    // clock of one processor near the end; 0: unknown
+  double clockGHz = 0;    // clock of one processor near the end of the period; 0: unknown
 };
 
 // Counters whose start is some moment in the past, so only their differences have a meaning.

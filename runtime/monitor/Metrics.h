@@ -58,9 +58,9 @@ struct StepRecord {
   double pendingSeconds = 0;
   uint64_t memoryBytes = 0;   // bytes of device memory
   SkipReason skipped = SkipReason::None;
-  std::vector<ValidationRecord> validations; // results after this step
+  std::vector<ValidationRecord> validations; // results of the validations after this step
   std::vector<SourceRecord> sources; // empty: the data has no named sources
-  std::vector<RouterRecord> routers; // one per layer with experts, if the plan has their sums
+  std::vector<RouterRecord> routers; // one per layer with experts, if the plan has router sums
   // The part of `loss` that is the routers' balancing loss; absent if the plan does not compute it.
   std::optional<double> balanceLoss = {};
 };

@@ -33,7 +33,7 @@ struct PlateauState {
 
 struct Plateau {
   double before = 0, latest = 0; // mean losses
-  int64_t steps = 0;             // number of steps of the latest mean
+  int64_t steps = 0;             // number of steps whose mean loss is `latest`
 };
 
 // Records the loss of a step. Returns a plateau once, when it begins.

@@ -56,7 +56,7 @@ std::optional<SlowStep> explainSlowStep(const StepTimes &step, const StepTimes &
   if (step.validation - usual.validation >= kShare * excess)
     add("validation", 0, fmt::format("a validation beside it took {:.3g} s", step.validation));
 
-  // What the machine did.
+  // Then come the causes that the use of the machine shows.
   if (const double swapped = machine.swapped - usualMachine.swapped; swapped > 0)
     add("swap", 0, fmt::format("the machine swapped {:.0f} pages: its memory is full", swapped));
   if (const double faults = machine.majorFaults - usualMachine.majorFaults; faults >= 1)
@@ -64,7 +64,7 @@ std::optional<SlowStep> explainSlowStep(const StepTimes &step, const StepTimes &
   if (left >= kShare * excess) {
     const double stolen = machine.stolen - usualMachine.stolen;
     const double others = machine.otherCpu - usualMachine.otherCpu;
-    // Many processes on one processor make waits longer, not more frequent; then ownCpu is low.
+    // With many processes on a processor, waits get longer, not more frequent: then ownCpu is low.
     const bool takesTurns =
         machine.involuntary > 2 * usualMachine.involuntary + 10 ||
         (machine.involuntary > 10 && machine.ownCpu < kLessCpu * usualMachine.ownCpu);

@@ -15,7 +15,7 @@ struct SettingChange {
   std::string key;         // "lr_schedule.lr"
   std::string from, to;    // the values at the earlier and at the later start, as texts
   bool identity = false;   // true if the change makes the run train another model
-  std::string derivedFrom; // a declared change of this key covers this one; "": none
+  std::string derivedFrom; // declaring a change of this key also declares this change; "": none
 };
 
 // Returns the identity of a run of `plan` with `settings`; `run`, `data` and `changes` stay empty.

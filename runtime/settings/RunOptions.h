@@ -39,7 +39,7 @@ struct RunOptions {
   // user's cache; otherwise the device uses a fixed implementation.
   bool measureGemms = false;
   std::string phase;                  // phase for a start that does not train; "": that of the step
-  std::optional<TimeLimit> timeLimit; // a training run saves and ends before it
+  std::optional<TimeLimit> timeLimit; // a training run saves and ends before this time
   int64_t restart = 0;                // number of restarts that --restarts has made
   LaunchOptions launch;               // says which rank this process is
   FILE *output = stdout;              // gets progress and results

@@ -143,7 +143,7 @@ Result<std::optional<TimeLimit>> findTimeLimit(const std::string &maxHours,
     const auto end = takeNumber(rest);
     if (!end || !rest.empty())
       return userError("{}={}: not a number of seconds; --deadline=none ignores it", kSlurm, slurm);
-    if (*end < kYear2200) // a later end means: no end
+    if (*end < kYear2200) // a later time means that the job has no end
       add(*end, kSlurm);
   }
   return limit;

@@ -31,7 +31,7 @@ Result<Evaluation> Evaluator::evaluate(const std::function<bool()> &stopRequeste
   LMC_TRY(bytesOfTokens);
   Evaluation evaluation;
   double sum = 0;
-  // The text bytes of this rank's targets in sum, and the number of targets with unknown bytes.
+  // The sum of the text bytes of this rank's targets, and the number of targets with unknown bytes.
   double bytes = 0, unknown = 0;
   // Waits for the oldest requested loss and adds it.
   auto takeLoss = [&]() -> Result<void> {

@@ -50,7 +50,7 @@ static LMC_INLINE double toDouble(uint32_t x) {
 static LMC_INLINE double radius(uint32_t x) {
   double u = (toDouble(x) + 0.5) * 0x1p-32;
   uint64_t bits = std::bit_cast<uint64_t>(u);
-  // The exponent of the sum is one higher if u's mantissa, in [1, 2), is at least sqrt(2).
+  // The exponent of `shifted` is one higher if u's mantissa, in [1, 2), is at least sqrt(2).
   uint64_t shifted = bits + (0x3FF0000000000000ull - 0x3FE6A09E667F3BCDull);
   uint32_t exponent = static_cast<uint32_t>(shifted >> 52); // biased by 1023
   double m = std::bit_cast<double>((shifted & 0x000FFFFFFFFFFFFFull) + 0x3FE6A09E667F3BCDull);

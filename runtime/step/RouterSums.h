@@ -20,7 +20,7 @@ public:
 
 private:
   std::vector<int64_t> layers;
-  double tokens = 0, microBatches = 0; // their numbers in a step, on all ranks together
+  double tokens = 0, microBatches = 0; // number of each in a step, summed over all ranks
 };
 
 } // namespace lmc

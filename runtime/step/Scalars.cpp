@@ -30,8 +30,8 @@ static bool isRouterSum(const plan::Variable &variable) {
   return variable.name()->string_view().starts_with(names::kRouterSums + std::string("."));
 }
 
-// Returns the block of all scalars that the host writes (`written`) or reads, with their memory
-// ranges. Scalars that lie close together share a range.
+// Returns the scalars that the host writes or, without `written`, the scalars and vectors that it
+// reads, with their memory ranges. Those that lie close together share a range.
 Result<Scalars::Block> Scalars::blockOf(const PlanFile &plan, bool written) {
   struct Found {
     ArenaRange range;
@@ -142,8 +142,8 @@ void Scalars::setStepValue(plan::StepValue which, double value) {
       set(place, value * place.factor);
 }
 
-// Calls copy(range, offset) for every range of a block. `offset` is the range's offset in bytes in
-// the host buffer.
+// Calls copy(range, offset) for every element of `ranges`. `offset` is the range's offset in bytes
+// in the host buffer.
 template <typename Copy>
 static Result<void> forRanges(const std::vector<ArenaRange> &ranges, Copy copy) {
   uint64_t offset = 0;

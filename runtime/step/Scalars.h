@@ -58,8 +58,8 @@ private:
     bool wide = false; // f64, else f32
     std::string setting;
     plan::StepValue stepValue = plan::StepValue::None;
-    std::string group; // the scalar is this group's learning rate; "": of no group
-    double factor = 1; // the step's value is multiplied by it
+    std::string group; // the parameter group whose learning rate this scalar is; "": none
+    double factor = 1; // setStepValue() multiplies the value by this lr_mult of the group
     uint64_t elements = 1;
     bool isVector = false;
   };

@@ -11,7 +11,7 @@ using nlohmann::json;
 
 namespace lmc {
 
-// Predicted traces (compiler/report/Trace.cpp) have another process number.
+// Process number in the trace; predicted traces (compiler/report/Trace.cpp) have another one.
 static constexpr int kProcess = 2;
 
 StepTrace::StepTrace(const PlanFile &plan, const std::string &device, std::string path,

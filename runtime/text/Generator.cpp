@@ -117,7 +117,7 @@ Generator::generate(const std::vector<std::vector<int32_t>> &prompts,
   const uint64_t rowsOfRank = plan->batch()->micro_batch_size();
   const uint64_t vocabulary = plan->model()->vocab_size();
   const auto ranks = static_cast<uint64_t>(world.size());
-  // Each prompt has `width` numbers: End + 1, then each new id + 1; zeros if it is another rank's.
+  // Per prompt, `found` has End + 1 (0: Length) and each new id + 1; zeros on all ranks but one.
   const uint64_t width = options.maxNewTokens + 1;
   std::vector<double> found(prompts.size() * width);
   for (size_t done = 0; done < prompts.size(); done += rowsOfRank * ranks) {

@@ -148,7 +148,7 @@ Result<void> TextGeneration::report(uint64_t step, const std::vector<Continuatio
   for (size_t p = 0; p < all.size(); ++p) {
     LMC_LET(text, codec->decode(ids[p], all[p].ids));
     tokens += all[p].ids.size();
-    *text = replaceInvalidUtf8(*text); // the last character may be cut off
+    *text = replaceInvalidUtf8(*text); // the last character may be incomplete
     const nlohmann::ordered_json line = {{"step", step},
                                          {"prompt", texts[p].text},
                                          {"text", *text},

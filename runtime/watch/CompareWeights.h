@@ -51,7 +51,7 @@ private:
     bool isReplicated = false;
   };
   static std::vector<Weight> weightsOf(const plan::Plan &plan);
-  uint64_t position() const; // of this rank, along the mesh axis Shard
+  uint64_t position() const; // position of this rank along the mesh axis Shard
   Result<uint64_t> hashOf(const plan::Variable &variable);
   Result<bool> isRoundedMaster(const Weight &weight);
   Result<std::vector<uint64_t>> gather(const std::vector<uint64_t> &mine);

@@ -17,7 +17,7 @@ struct DiskNeed {
   uint64_t present = 0;                  // number of complete checkpoints that exist already
   uint64_t saves = 0;                    // number of saves to come
   uint64_t kept = 0;                     // number of these saves that no later save removes
-  uint64_t exportBytes = 0, exports = 0; // bytes of one; number of exports to come
+  uint64_t exportBytes = 0, exports = 0; // bytes of one export; number of exports to come
   uint64_t logs = 0;                     // bytes of metrics.jsonl for the steps to come
 
   // Returns the number of bytes that the next saves add. If `keep` > 0, these are the saves until

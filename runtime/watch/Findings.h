@@ -19,7 +19,7 @@ struct Finding {
   std::string check; // "folder", "disk", "data", "job", "memory", "links", "trial", "totals"
   Severity severity = Severity::Ok;
   std::string text;        // one line: the finding and, unless it is Ok, a remedy
-  bool doesNotFit = false; // an Error: memory or disk is too small
+  bool doesNotFit = false; // true if the Error is that memory or disk is too small
 };
 
 class Findings {

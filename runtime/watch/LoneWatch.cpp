@@ -36,7 +36,7 @@ std::unique_ptr<HangWatch> watchLoneRank(Progress &progress, const StallLimits &
                                    ? "warning: " + hang.text() + "; the run waits"
                                    : fmt::format("warning: the run goes on, after {}", hang.text());
       report(text, errors);
-      // If the run hangs while it writes to its logs, it keeps this lock. So waits at most 1 s.
+      // Waits at most 1 s, because a run that hangs while it writes to its logs keeps this lock.
       if (const RunLog::Lock lock = log.lockWithin(std::chrono::seconds(1)))
         record(hang, text, log);
       return;

@@ -123,7 +123,7 @@ Result<std::unique_ptr<Watch>> makeWatch(Arguments &&...arguments) {
 }
 inline Result<std::unique_ptr<Watch>> noWatch() { return std::unique_ptr<Watch>(); }
 
-// Each function makes a watch; null if there is nothing to watch. Some ranks only may get an Error.
+// Each function makes a watch; null: nothing to watch. An Error may occur on some ranks only.
 #define LMC_WATCH(NAME) Result<std::unique_ptr<Watch>> NAME(const WatchedRun &run);
 #include "runtime/watch/Watches.def"
 #undef LMC_WATCH

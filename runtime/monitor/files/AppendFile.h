@@ -27,7 +27,7 @@ public:
   // Adds `bytes` to the front of the next record.
   void prepend(std::string_view bytes) { pending.insert(0, bytes); }
 
-  // Forgets the records that are kept; the caller may write them again.
+  // Forgets the records that are kept, for a caller that itself keeps them and writes them again.
   void drop() { pending.clear(); }
 
   // Cuts the file to its first `bytes` bytes.
