@@ -117,8 +117,8 @@ public:
       allBytes += value.bytes;
   }
 
-  // Returns the fastest option; if several are fastest, the one of them with the fewest bytes. One
-  // femtosecond costs more than the bytes of all values together.
+  // Returns the fastest option; if several are fastest, the one of them with the fewest bytes. The
+  // prices make one femtosecond cost more than the bytes of all values together.
   Point fastest() const { return cheapest(1, allBytes + 1); }
   // Returns the option with the fewest bytes; if several have the fewest, the fastest of them.
   Point smallest() const { return cheapest(1, 0); }

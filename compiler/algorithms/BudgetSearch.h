@@ -62,7 +62,7 @@ public:
 private:
   std::vector<BudgetCandidate> candidates;
   Measure measure;
-  std::vector<std::optional<uint64_t>> known; // the bytes that count for each candidate
+  std::vector<std::optional<uint64_t>> known; // bytes() of each compiled candidate
   std::vector<Attempt> made;
   bool broken = false;
 };

@@ -117,7 +117,7 @@ public:
           left[edge ^ 1] += amount;
         }
         total += amount;
-        at = head[path[tightest] ^ 1]; // this edge is full: the walk continues from its tail
+        at = head[path[tightest] ^ 1]; // goes back to the start of this edge, which is full
         path.resize(tightest);
         continue;
       }

@@ -24,7 +24,7 @@ public:
     std::ranges::sort(original, {}, [&](size_t i) {
       return std::tuple(buffers[i].first, buffers[i].last, buffers[i].bytes, i);
     });
-    std::vector<std::tuple<int64_t, bool, int>> events; // moment, true if a live range ends, buffer
+    std::vector<std::tuple<int64_t, bool, int>> events; // (moment, true: a live range ends, buffer)
     for (size_t i = 0; i < count; ++i) {
       const PackingBuffer &buffer = buffers[original[i]];
       size.push_back(int64_t((buffer.bytes + alignment - 1) / alignment));
@@ -113,7 +113,7 @@ private:
   Outcome solve(int head, int tail, int64_t from, int fromRank) {
     if (!fits(head, tail, from))
       return Outcome::Impossible;
-    // If the next buffer is placed at `limit` or above, another buffer fits below it.
+    // The next buffer must begin below `limit`: else another unplaced buffer would fit below it.
     int64_t limit = std::numeric_limits<int64_t>::max();
     for (int i = head; i <= tail; i = next[size_t(i)])
       limit = std::min(limit, offset[size_t(i)] + size[size_t(i)]);
@@ -163,7 +163,7 @@ private:
   // offsets `from` and `capacity`.
   bool fits(int head, int tail, int64_t from) {
     int begin = firstSection[size_t(head)], end = begin;
-    int64_t visits = 0, highest = from; // of all lowest allowed offsets
+    int64_t visits = 0, highest = from; // maximum of all lowest allowed offsets
     for (int i = head; i <= tail; i = next[size_t(i)]) {
       if (std::max(offset[size_t(i)], from) + size[size_t(i)] > capacity)
         return false;
@@ -171,7 +171,7 @@ private:
       end = std::max(end, lastSection[size_t(i)] + 1);
       visits += lastSection[size_t(i)] - firstSection[size_t(i)] + 1;
     }
-    int firstTight = end, lastTight = begin - 1; // no other section can fail the bound below
+    int firstTight = end, lastTight = begin - 1; // no other section can fail the stricter check
     for (int s = begin; s < end; ++s) {
       if (std::max(top[size_t(s)], from) + remaining[size_t(s)] > capacity)
         return false;
@@ -180,7 +180,7 @@ private:
         lastTight = s;
       }
     }
-    // This bound is tighter: in a section, all unplaced buffers lie above the lowest offset that
+    // This check is stricter: in a section, all unplaced buffers lie above the lowest offset that
     // any of them may take. It takes more than linear time, so only small groups use it.
     constexpr int64_t kMaxVisits = 4096;
     if (visits > kMaxVisits || firstTight > lastTight)
@@ -249,12 +249,12 @@ private:
   int64_t capacity = 0;
   uint64_t nodes = 0;
   const int *rank = nullptr;
-  std::vector<int64_t> offset; // per buffer: its offset, or while it is unplaced the lowest allowed
+  std::vector<int64_t> offset; // per buffer: its offset; before it is placed, the lowest allowed
   std::vector<char> isPlaced;
-  std::vector<int> next, previous;     // linked list of unplaced buffers, in rising order
-  std::vector<int64_t> top, remaining; // per section: end of placed, sum of unplaced buffers
+  std::vector<int> next, previous;     // linked list of the unplaced buffers' numbers, rising
+  std::vector<int64_t> top, remaining; // per section: end of placed buffers, total size of others
   std::vector<int64_t> lowest;         // per section, the lowest allowed offset; scratch of fits()
-  std::vector<std::pair<int64_t *, int64_t>> trail; // old values that undo() restores
+  std::vector<std::pair<int64_t *, int64_t>> trail; // old values that solve() restores
   std::vector<int> placements;                      // placed buffers, in the order of placement
 };
 
@@ -269,14 +269,14 @@ void lmc::searchPacking(const PackingProblem &problem, uint64_t enough, PackingS
     return;
   PlacementSearch search(problem);
   int64_t unit = int64_t(problem.alignment);
-  int64_t bound = int64_t(problem.lowerBound()) / unit; // no packing is lower
+  int64_t bound = int64_t(problem.lowerBound()) / unit; // no packing is lower than this
   int64_t best = (int64_t(solution.bytes) + unit - 1) / unit;
-  int64_t goal = std::max(bound, int64_t(enough) / unit); // no lower packing is needed
+  int64_t goal = std::max(bound, int64_t(enough) / unit); // a packing of this height suffices
   // Bisects the height of the packing. `best` is the lowest height found so far. The first target
   // is `goal`, which the search often reaches. Each later target is in the middle between `given`
   // and `best`. When no height is left between these two, the bisection starts again, with four
   // times as many search nodes per target.
-  int64_t given = goal - 1; // no packing of this height was found, or none exists
+  int64_t given = goal - 1; // lower end: no packing this high exists, was found or is needed
   // The maximum number of search nodes for one target and one order of the buffers. It suffices to
   // place each buffer 1.5 times. A longer search hardly ever repairs a bad first placement.
   uint64_t slice = 3 * problem.buffers.size() / 2 + 1000;

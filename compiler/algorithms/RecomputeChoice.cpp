@@ -136,8 +136,8 @@ struct Relaxation {
   };
   std::vector<Corner> corners; // corners in order of falling bytes
 
-  // Returns a lower bound of the time if the layers keep at most `kept` bytes. `hint` saves time.
-  // It must be 0 at the first call, and `kept` must not rise from call to call.
+  // Returns a lower bound of the time if the layers keep at most `kept` bytes. To save time, starts
+  // at corner `hint` and updates it. `hint` must first be 0; `kept` must not rise between calls.
   int64_t within(int64_t kept, size_t &hint) const {
     while (hint < corners.size() && corners[hint].kept > kept)
       ++hint;
@@ -195,7 +195,7 @@ std::vector<Relaxation> relax(const std::vector<std::vector<Option>> &options) {
       if (edge.layer >= l)
         continue;
       Relaxation::Corner next{corners.back().kept - edge.saved, corners.back().time + edge.time};
-      if (before && !cheaper(*before, edge)) // merges equal edges of layers of one kind
+      if (before && !cheaper(*before, edge)) // merges equally steep edges of layers of one kind
         corners.back() = next;
       else
         corners.push_back(next);
@@ -275,7 +275,7 @@ public:
 
 private:
   // A partial choice: options for layers l..L-1. It dominates another one if neither its need nor
-  // its time is larger, because need(l) rises with need(l+1), and times add up.
+  // its time is larger. It is then never worse, as need(l) rises with need(l+1) and times add up.
   struct Label {
     int64_t need, time;
     uint32_t parent; // index, in the list of layer l+1, of the partial choice that this one extends
@@ -285,20 +285,20 @@ private:
   // Decides the layers from the last to the first, with at most `mostLabels` partial choices per
   // layer. Sets `best` to a better choice if it finds one.
   void sweep(size_t mostLabels) {
-    std::vector<std::vector<Label>> labels(layers + 1); // per layer: need rises, time falls
+    std::vector<std::vector<Label>> labels(layers + 1); // per layer: rising needs, falling times
     labels[layers].push_back({int64_t(problem.headAndLossBytes), 0, 0, 0});
     boundTime = kNever;
     cut = false;
-    std::vector<size_t> next;                       // per option, an index into `from`
+    std::vector<size_t> next;                       // per option, its next entry's index in `from`
     std::vector<std::pair<int64_t, int64_t>> heads; // per option, need and time of its next entry
     std::vector<int64_t> bounds; // the lower bound of the time of each entry of `to`
     for (size_t l = layers; l-- > 0;) {
       const std::vector<Label> &from = labels[l + 1];
       std::vector<Label> &to = labels[l];
       // Combines each option of layer l with each partial choice of `from`. For one option, the new
-      // needs rise along `from`, so the lists of all options can be merged into `to`. Partial
-      // choices that need at most the option's transient bytes give one need. Only the last,
-      // fastest of them counts.
+      // needs rise along `from`, so the lists of all options can be merged into `to`. All
+      // partial choices that need at most the option's transient bytes give the same new need. Only
+      // the last of them, the fastest, counts.
       next.assign(options[l].size(), 0);
       heads.resize(options[l].size());
       auto advance = [&](size_t o) {
@@ -342,8 +342,8 @@ private:
       }
       if (to.size() > mostLabels) {
         // Keeps the first partial choice, which can always be completed. Divides the others into
-        // groups of neighbours, and keeps the one with the smallest bound of each group. The
-        // smallest bounds of the whole list nearly all have the same need.
+        // groups of neighbours, and keeps the one with the smallest bound of each group. Without
+        // groups, nearly all kept ones would have the same need.
         cut = true;
         size_t group = (to.size() - 2) / (mostLabels - 1) + 1, kept = 1;
         for (size_t begin = 1; begin < to.size(); begin += group) {

@@ -24,7 +24,7 @@ int microStep(const plan::Plan &plan) {
 
 unsigned firstBackward(const plan::Function &function) {
   unsigned first = 0;
-  // An asynchronous collective of the backward pass may start earlier, during the forward pass.
+  // Ignores async collectives: those of the backward pass may start during the forward pass.
   auto isBackward = [](const plan::Command &command) {
     return command.backward() && command.stream() == 0;
   };

@@ -1,4 +1,4 @@
-// The result of fusion in a plan: kernels per layer, and memory traffic beside its minimum.
+// The result of fusion in a plan: kernels per layer, and memory traffic compared with its minimum.
 #pragma once
 
 #include "compiler/cost/DeviceSpec.h"
@@ -17,7 +17,7 @@ int microStep(const plan::Plan &plan);
 // there is none. All later commands belong to the backward pass, even unmarked ones.
 unsigned firstBackward(const plan::Function &function);
 
-// Returns the compiler's section `fusion`, `said`, with additional figures (docs/explain.md).
+// Returns `said`, the compiler's report "fusion", with additional figures (docs/explain.md).
 nlohmann::json fusionReport(const plan::Plan &plan, const cost::DeviceSpec &spec,
                             const nlohmann::json &said);
 

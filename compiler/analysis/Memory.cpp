@@ -58,7 +58,7 @@ std::vector<Slices> groupByBuffer(Slices slices) {
     uint64_t end;
     size_t group;
   };
-  std::map<uint64_t, Extent> extents; // keyed by begin; disjoint
+  std::map<uint64_t, Extent> extents; // a key is where its extent begins; extents are disjoint
   for (const plan::Slice *slice : slices) {
     Group made{{slice}, slice->last_command()};
     uint64_t begin = slice->offset(), end = endOf(*slice);
@@ -67,7 +67,7 @@ std::vector<Slices> groupByBuffer(Slices slices) {
       --it;
     while (it != extents.end() && it->first < end) {
       Group &other = groups[it->second.group];
-      if (other.last >= slice->first_command()) { // still live: the same buffer
+      if (other.last >= slice->first_command()) { // still live, so the same buffer
         begin = std::min(begin, it->first);
         end = std::max(end, it->second.end);
         if (other.slices.size() > made.slices.size())

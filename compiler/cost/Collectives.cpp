@@ -30,7 +30,7 @@ static double ringSeconds(double bytes, const Group &group, int passes, const De
 
 // Returns the seconds of an all-reduce over a tree of nodes.
 static double treeSeconds(double bytes, const Group &group, const DeviceSpec &spec) {
-  constexpr double kTreeRate = 0.92; // of the ring's rate: NCCL's src/graph/tuning.cc
+  constexpr double kTreeRate = 0.92; // share of the ring's rate (NCCL's src/graph/tuning.cc)
   const double n = double(group.devicesPerNode * group.nodes);
   const double hops = double(group.devicesPerNode - 1) * spec.deviceLink.latency +
                       std::log2(double(group.nodes)) * spec.nodeLink.latency;

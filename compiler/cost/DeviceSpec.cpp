@@ -185,7 +185,7 @@ private:
       const toml::node *node = table.get(field.name);
       if (node)
         assign(field, *node, section);
-      else if (field.required && !unknown) // an unknown key is probably this one, misspelt
+      else if (field.required && !unknown) // an unknown key is likely this one, misspelt: no error
         diagnostics.error(section.empty() ? config::Location{path} : at(table.source()),
                           "missing key '{}'{}", field.name, where);
     }
@@ -322,7 +322,7 @@ private:
   }
 
   const std::string &path;
-  bool unknownSection = false; // if true, a missing section is probably misspelt
+  bool unknownSection = false; // if true, a missing section is probably misspelt: no error
 };
 
 // Writes the sections of a spec.

@@ -9,7 +9,7 @@ namespace lmc::cost {
 struct MuonWork {
   int64_t rows = 0, columns = 0;
   int64_t matrices = 1;
-  int64_t steps = 5; // of the Newton-Schulz iteration
+  int64_t steps = 5; // steps of the Newton-Schulz iteration
   DataType dtype = DataType::BF16;
 };
 

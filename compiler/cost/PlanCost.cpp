@@ -202,7 +202,7 @@ private:
       work.readBytes += std::max(0.0, shareWithExperts(op) * bytesOf(to) - once);
     return work;
   }
-  // The kernels read or write the rows of the slices `tensors` in units of 16 bytes.
+  // Returns the work of attention. Its kernels access the rows of `tensors` in units of 16 bytes.
   template <typename Op>
   AttentionWork attention(const Op &op, std::initializer_list<uint32_t> tensors) const {
     AttentionWork work{op.batch(),    op.seq(),    op.heads(),    op.kv_heads(),
@@ -335,7 +335,7 @@ private:
   // ended. Returns the index of the collective.
   uint32_t start(const plan::Command &command, const plan::Collective &collective, uint32_t number,
                  double seconds) {
-    std::optional<uint32_t> before; // of the collectives that this one waits for, the last
+    std::optional<uint32_t> before; // the last to end of the collectives that this one waits for
     auto comesAfter = [&](std::optional<uint32_t> other) {
       if (other && (!before || endOf(*other) > endOf(*before)))
         before = other;
@@ -405,7 +405,7 @@ private:
   std::vector<Moving> moving;
   std::map<uint32_t, uint32_t> indexOf;        // index of a collective, by the index of its command
   std::map<uint16_t, uint32_t> lastOf;         // the last collective of each stream
-  std::optional<uint32_t> lastInNodes, lastBetweenNodes; // the last one on these links
+  std::optional<uint32_t> lastInNodes, lastBetweenNodes; // the last collective on these links
   std::vector<std::optional<uint32_t>> causes; // per collective, the one whose end it waited for
 };
 
@@ -426,7 +426,7 @@ PlanCost planCost(const plan::Plan &plan, const CostModel &model, Routing routin
       std::vector<Estimate> kernels = model.kernels(work);
       Estimate estimate = sumOf(kernels);
       std::vector<const plan::Launch *> launches = plan::launchesOf(*command);
-      double behind = 0; // the share of the command's time that the kernel behind a product takes
+      double behind = 0; // the share of the command's time that the kernel after a product takes
       if (const auto *swiglu = std::get_if<SwigluWork>(&work)) {
         // The plan has two kernels, of which only one runs: the SwiGLU kernel after a library's
         // product, or the kernel that computes both.
@@ -438,7 +438,7 @@ PlanCost planCost(const plan::Plan &plan, const CostModel &model, Routing routin
                       i ? model.wholeSwiglu(*swiglu) : cost::estimate(swiglu->rows, model.spec), 0);
         launches = runs < launches.size() ? std::vector{launches[runs]} : decltype(launches)();
         kernels = {kernels.back()};
-      } else if (plan::hasTwoWays(*command)) { // experts: the cost is put on the first launch
+      } else if (plan::hasTwoWays(*command)) { // experts: the first launch gets the whole cost
         for (size_t i = 1; i < launches.size(); ++i)
           addLaunch(cost.kernels[launches[i]->kernel()], estimate, 0);
         launches.resize(1);

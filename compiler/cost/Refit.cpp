@@ -9,7 +9,7 @@ namespace lmc::cost {
 namespace {
 
 constexpr int kMaxRounds = 100;
-constexpr double kSame = 1e-7; // relative change of a rate that ends the fit
+constexpr double kSame = 1e-7; // the fit ends when no rate changes by a larger fraction
 
 struct Weighted {
   double value, weight;
@@ -186,7 +186,7 @@ private:
   const std::vector<MeasuredWork> &measured;
   const MakeModel &makeModel;
   const DeviceSpec start;
-  DeviceSpec spec; // with the rates fitted so far
+  DeviceSpec spec; // `start` with the rates fitted so far
   std::vector<Rate> rates;
   size_t launchCommands = 0;
 };

@@ -36,7 +36,7 @@ struct GemmWork {
   // 0 if there is none.
   int64_t unalignedRow = 0;
   int64_t batch = 1;
-  bool experts = false; // true for the products of those of the `batch` experts that have rows
+  bool experts = false; // true: products of experts; `batch` is the number of experts with rows
   bool uneven = false;  // true if m is the mean over products with different numbers of rows
   int64_t zeros = 0;    // number of matrices d that are set to zero: their experts have no rows
 };

@@ -88,7 +88,7 @@ private:
   Location loc() const { return UnknownLoc::get(&context); }
   bool wantsCode() const { return options.compileTo >= Phase::Codegen && options.withCode; }
 
-  Config config; // the search sets the chunk of the loss in it
+  Config config; // the search changes its chunk of the loss
   const CompileOptions &options;
   MLIRContext &context;
   PhaseRunner phases;
@@ -462,7 +462,7 @@ LogicalResult Driver::searchMemory(ArrayRef<int64_t> chunkSizes) {
   }
   // Plans the chosen candidate again, now with dumps and printed IR.
   OwningOpRef<ModuleOp> chosen = (*search)->chosen((*search)->candidates()[*candidate]);
-  search->reset(); // the search refers to the module that the next line replaces
+  search->reset(); // the search refers to the old module, which the next line deletes
   result.module = std::move(chosen);
   return runUpTo(Phase::Memory, Phase::Buffers);
 }
@@ -549,7 +549,7 @@ void Driver::price() {
     details.reports["warnings"] = std::move(warnings);
   if (spec)
     describeLinks(plan);
-  for (const cost::FunctionCost &function : cost.functions) { // none without a spec
+  for (const cost::FunctionCost &function : cost.functions) { // empty without a spec
     std::vector<double> &seconds = details.seconds.emplace_back();
     for (const cost::Estimate &estimate : function.commands)
       seconds.push_back(estimate.seconds);

@@ -99,12 +99,12 @@ struct Compiled {
 Config simplest(Config config) {
   DistributedConfig &distributed = config.distributed;
   if (config.training.gradientAccumulationSteps == 1)
-    distributed.reduce = "each"; // the only micro-step is also the last one
+    distributed.reduce = "each"; // "last" is the same: the only micro-step is the last
   if (distributed.strategy == ShardingStrategy::Zero2 &&
       (distributed.reduce == "last" || config.training.gradientAccumulationSteps == 1))
     distributed.strategy = ShardingStrategy::Zero1;
   if (distributed.strategy == ShardingStrategy::Zero1 && distributed.reduce == "auto")
-    distributed.reduce = "last"; // as docs/config.md says of strategies that divide no gradients
+    distributed.reduce = "last"; // "auto" is "last" if no gradients are divided (docs/config.md)
   return config;
 }
 

@@ -35,7 +35,7 @@ Config lmc::withRanks(Config job, int64_t nodes, int64_t devicesPerNode,
   distributed.strategy = strategy;
   TrainingConfig &training = job.training;
   if (training.microBatchAuto)
-    training.microBatchSize = 1; // the compiler chooses one
+    training.microBatchSize = 1; // for the rounding below; the compiler chooses the size
   const int64_t together = training.microBatchSize * distributed.ranks();
   training.batchSize = (training.batchSize + together - 1) / together * together;
   training.gradientAccumulationSteps = training.batchSize / together;
@@ -45,7 +45,7 @@ Config lmc::withRanks(Config job, int64_t nodes, int64_t devicesPerNode,
 std::optional<std::string> lmc::strategyWarning(const Config &config, const plan::Plan &plan,
                                                 const Forecast &own,
                                                 const CompileOptions &options) {
-  constexpr double kWorth = 1.25; // factor between the speeds
+  constexpr double kWorth = 1.25; // minimum (tokens/s of the other strategy) / (own tokens/s)
   const DistributedConfig &distributed = config.distributed;
   if (!own.fits || own.exposedSeconds < (1 - 1 / kWorth) * own.stepSeconds)
     return std::nullopt;

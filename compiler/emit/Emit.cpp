@@ -208,7 +208,7 @@ private:
     return int32_t((*launch)->kernel);
   }
 
-  // `variable` is this rank's piece of several tensors. Adds each tensor, with the piece's slice.
+  // Adds the tensors of which `variable` is this rank's piece, each with the slice of the piece.
   void addSharded(plan_ir::VariableOp variable) {
     for (auto tensor : variable.getShardedAttr().getAsRange<lm::ShardedAttr>()) {
       auto entry = variableOf(variable, tensor.getName().str(),
@@ -227,7 +227,7 @@ private:
 
   LogicalResult addVariables() {
     SymbolTable symbols(module);
-    llvm::StringMap<Type> elementTypes; // keyed by the names that initializers use
+    llvm::StringMap<Type> elementTypes; // keys are the names of rows, which initializers use
     if (!details.onlyMeasures)
       for (auto variable : module.getOps<plan_ir::VariableOp>())
         for (const NamedRows &rows : namedRows(variable, symbols))
@@ -255,7 +255,7 @@ private:
       }
       int64_t rowBytes = type.getRank() ? int64_t(byteSize(type)) / type.getDimSize(0) : 0;
       for (const NamedRows &rows : named) {
-        RankedTensorType whole = rows.type; // includes the padded columns
+        RankedTensorType whole = rows.type; // includes the columns that are padding
         if (rows.pitch)
           whole = whole.clone({whole.getDimSize(0), rows.pitch});
         FailureOr<uint32_t> slice =

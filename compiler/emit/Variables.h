@@ -25,7 +25,7 @@ llvm::SmallVector<NamedRows> namedRows(plan_ir::VariableOp variable,
 // Returns the dtype of an element type. Reports an error at `op` if plans have no such dtype.
 mlir::FailureOr<plan::DType> dtypeOf(mlir::Operation *op, mlir::Type element);
 
-// A value of these enums has a number in the dialects. In the plan file, a constant is added to it.
+// Convert enums of the dialects to those of the plan file: they add a constant to the number.
 inline plan::Category categoryOf(plan_ir::Category category) {
   return plan::Category(unsigned(plan::Category::Activations) + unsigned(category));
 }
@@ -35,7 +35,7 @@ inline plan::StepValue stepValueOf(std::optional<lm::StepValue> value) {
 
 plan::Category categoryOf(lm::VariableKind kind);
 
-// Does not set the initializer's kernel.
+// Returns the plan file's table for `init`, without the kernel that writes the values.
 std::unique_ptr<plan::InitializerT> initializerOf(lm::InitAttr init);
 
 // Returns a hash (16 hexadecimal digits) of `job` and of the names, shapes and dtypes of all

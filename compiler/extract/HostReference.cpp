@@ -449,7 +449,7 @@ FloatType precisionOf(Value result) {
     if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
       unsigned number = cast<OpResult>(value).getResultNumber();
       work.insert(generic.getBody()->getTerminator()->getOperand(number));
-      continue; // also visits the start value if the body reads it
+      continue; // start values are visited only if the body reads them
     }
     auto type = dyn_cast<FloatType>(value.getType());
     // Constants and inputs do not count: the kernel and the reference round them in the same way.

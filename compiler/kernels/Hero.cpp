@@ -707,7 +707,7 @@ llvm::Expected<KernelShape> analyze(kern::KernelOp kernel) {
   return shapeOf(analyzeKernel(kernel));
 }
 
-// If an argument has gaps between its rows, a row without the gap has `run` elements.
+// If an argument has padding between its rows, a row has `run` elements without padding.
 int64_t RegionInfo::strideOf(unsigned argument, RankedTensorType type, unsigned dim) const {
   const int64_t stride = llvm::product_of(type.getShape().drop_front(dim + 1));
   if (argument >= argPitches.size() || argPitches[argument] == 0)

@@ -97,7 +97,7 @@ struct Access {
   unsigned input;
   mlir::AffineMap point;           // domain -> indices of the input; 0 for dynamic indices
   llvm::SmallVector<bool> dynamic; // per index: true if it is computed from values in memory
-  unsigned lastPass = 0;           // number of the last pass that may read
+  unsigned lastPass = 0;           // number of the last pass that may read the element
 };
 
 struct RegionInfo {
@@ -108,7 +108,7 @@ struct RegionInfo {
   llvm::SmallVector<Reduction> reductions;
   llvm::SmallVector<BlockSum> blockSums;
   llvm::SmallVector<Computed> outerValues;
-  // Ordered as the operands of kern.yield. Parts of a result are in order of insertion.
+  // The outputs are in the order of kern.yield's operands, parts of a result in order of insertion.
   llvm::SmallVector<Output> outputs;
   llvm::SmallVector<Access> accesses;
   // For each input, then each result: number of rows; elements from row to row (0: no padding).

@@ -61,7 +61,7 @@ public:
 
   std::vector<Module> modules;
   std::vector<Kernel> kernels;
-  llvm::DenseMap<mlir::Operation *, std::vector<Launch>> launches; // by plan command, in order
+  llvm::DenseMap<mlir::Operation *, std::vector<Launch>> launches; // of each plan command, in order
 
   // The kernel that writes a variable's initial values, and the traffic of its launch.
   struct Initializer {

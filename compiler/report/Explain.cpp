@@ -58,7 +58,7 @@ json breakdown(const plan::Plan &plan, const MemoryTimeline &timeline) {
   json categories = categoriesJson(bytes);
   uint64_t workspace = plan.arenas()->size() > 1 ? plan.arenas()->Get(1)->bytes() : 0;
   uint64_t gaps = workspace > used ? workspace - used : 0;
-  categories["fragmentation"] = gaps; // also if 0: it shows the quality of the packing
+  categories["fragmentation"] = gaps; // shown also if 0: it tells how good the packing is
   if (uint64_t sum = total(bytes) + gaps; arenas > sum) // the state arena is rounded up
     categories["alignment"] = arenas - sum;
   return categories;
@@ -239,7 +239,7 @@ json costReport(const plan::Plan &plan, const cost::PlanCost &cost, const cost::
     for (unsigned c = 0; runs > 0 && c < entry.commands.size(); ++c) {
       const cost::Estimate &estimate = entry.commands[c];
       if (function.commands()->Get(c)->stream() != 0)
-        continue; // the command's Wait has the seconds that the command adds to the step
+        continue; // the time that the command adds to the step counts at its Wait
       Kind &kind = kinds[plan::commandName(*function.commands()->Get(c))];
       kind.commands += entry.runsPerStep;
       kind.seconds += runs * estimate.seconds;
@@ -274,7 +274,7 @@ public:
          const std::string &overlap)
       : plan(plan), function(function), cost(cost), overlap(overlap) {}
 
-  // seconds[0] (forward) and seconds[1] (backward) grow by the time of computation beside `of`.
+  // Adds the time of computation beside `of` to seconds[0] (forward) and seconds[1] (backward).
   void addHidden(const cost::CollectiveTime &of, std::array<double, 2> &seconds) const {
     for (unsigned c = of.command; c < cost.commands.size(); ++c) {
       if (!computes(c))
@@ -361,7 +361,7 @@ json commReport(const plan::Plan &plan, const cost::PlanCost &cost, const std::s
     uint64_t runs = 0;
     double seconds = 0, bytes = 0, exposed = 0;
     std::array<double, 2> hidden{}; // seconds beside the forward pass, beside the backward pass
-    std::map<std::string, double> exposedBy;   // seconds, by the reason
+    std::map<std::string, double> exposedBy;   // exposed seconds, by the reason
   };
   // Entries are in the order of the commands in the plan.
   llvm::MapVector<Collective, Total, std::map<Collective, unsigned>> totals;

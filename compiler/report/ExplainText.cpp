@@ -73,9 +73,9 @@ std::string timesText(uint64_t times) { return times > 1 ? fmt::format(" x {}", 
 
 // Fusions that the report shows together in one line.
 struct FoldedFusions {
-  std::vector<const json *> entries; // those that save most bytes come first
+  std::vector<const json *> entries; // the first one saves the most bytes
   uint64_t times = 0;
-  double bytes = 0; // sum over all of them
+  double bytes = 0; // bytes that all of them save together
 
   void add(const json &entry) {
     uint64_t count = entry.value("times", uint64_t(1));

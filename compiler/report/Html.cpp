@@ -395,7 +395,7 @@ private:
     if (total <= 0)
       return;
     const double bottom = y + 32 + height + (streams - 1) * (height + 3);
-    // Returns the seconds that stream 0 spends on `commands` until second `time` of the function.
+    // Returns the seconds that stream 0 spends on `commands` before second `time` of the function.
     auto shown = [&](double time) {
       double sum = 0;
       for (unsigned c : commands)
@@ -403,7 +403,7 @@ private:
           sum += std::clamp(time - number(all[c]["start_seconds"]), 0.0, number(all[c]["seconds"]));
       return sum;
     };
-    double now = 0; // where stream 0 ends so far
+    double now = 0; // end, in seconds, of the commands of stream 0 that are drawn so far
     int layer = -2;
     bool backward = false;
     for (unsigned c : commands) {

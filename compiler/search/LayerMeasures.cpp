@@ -44,7 +44,7 @@ private:
       for (unsigned c = 0; c < spent.commands.size(); ++c) {
         const double seconds = double(spent.runsPerStep) * spent.commands[c].seconds;
         if (function.commands()->Get(c)->stream() != 0)
-          continue; // the wait for this collective has its seconds
+          continue; // its seconds count at the wait for this collective
         if (LayerMeasure *of = layer(function.commands()->Get(c)->layer()))
           of->seconds += seconds;
         else if (isMicroStep)
@@ -98,14 +98,14 @@ private:
 
   void addPeaks(int index, const FunctionMemory &memory) {
     const plan::Function &function = *plan.functions()->Get(unsigned(index));
-    std::vector<uint64_t> held; // [l]: bytes kept by layers 0..l
+    std::vector<uint64_t> held; // held[l]: bytes kept by layers 0..l
     uint64_t sum = 0;
     for (const LayerMeasure &layer : measures.layers)
       held.push_back(sum += layer.keptBytes);
     auto beyond = [](uint64_t live, uint64_t held) { return live > held ? live - held : 0; };
     unsigned backwardStart = firstBackward(function), commands = function.commands()->size();
     unsigned lastForward = 0,
-             firstLayer = commands; // last forward, first backward command of layers
+             firstLayer = commands; // the layers' last forward and first backward command
     for (unsigned c = 0; c < commands; ++c)
       if (function.commands()->Get(c)->layer() >= 0) {
         if (c < backwardStart)

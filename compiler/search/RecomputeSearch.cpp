@@ -152,7 +152,7 @@ std::vector<RecomputeCandidate> lmc::recomputeCandidates(const RecomputeChoicePr
   std::vector<RecomputeCandidate> all;
   // If the peak is at a layer, all chunk sizes need the same bytes. Then only the fastest chunk
   // size is a candidate.
-  std::map<std::vector<int64_t>, size_t> ofLayers; // indices in `all`, by options
+  std::map<std::vector<int64_t>, size_t> ofLayers; // options -> index in `all`
   for (const LossChunk &chunk : chunks) {
     RecomputeChoiceProblem same = problem;
     same.headAndLossBytes = chunk.headAndLossBytes;
@@ -534,7 +534,7 @@ FailureOr<std::vector<PlanMeasures>> RecomputeSearch::measure(ArrayRef<Probe> pr
     if (Key key = keyOf(probe); !measuresOf.count(key))
       if (auto [entry, isNew] = results.try_emplace(std::move(key), failure()); isNew)
         missing.push_back({&probe, &entry->second});
-  start.getContext()->loadAllAvailableDialects(); // because no thread may load one
+  start.getContext()->loadAllAvailableDialects(); // the threads may not load dialects
   parallelForEach(start.getContext(), missing,
                   [&](auto &each) { *each.second = compiled(*each.first); });
   for (auto &[key, measure] : results) {
@@ -576,8 +576,8 @@ LogicalResult RecomputeSearch::probe() {
   problem.layers.assign(found.layers.begin(), found.layers.end());
   problem.fixedBytes = stateBytes(start);
   problem.headAndLossBytes = UINT64_MAX;
-  // The last layer is measured separately, because most bytes are live there. Each option is once
-  // the option of the last layer of a short probe.
+  // The last layer is measured separately, because most bytes are live there. For each option there
+  // is a short probe whose last layer has this option.
   FailureOr<Probed> longer = probed(wanted), shortest = probed(kRun);
   if (failed(longer) || failed(shortest))
     return failure();
@@ -773,9 +773,9 @@ FailureOr<size_t> RecomputeSearch::fastestPlanned(size_t candidate, uint64_t bud
   // The minimum of (seconds of a plan / its candidate's sum over probes) over the plans made so
   // far. Sums of other candidates are multiplied by it, to predict their plans' seconds.
   std::optional<double> longer;
-  planUse = PhaseUse::Probe; // most of these plans are slower
+  planUse = PhaseUse::Probe; // most of these plans are slower, so they are only measured
   for (auto [sum, other] : others) {
-    if (sum * longer.value_or(1) >= *seconds * (1 - kWorth)) // all that follow are slower too
+    if (sum * longer.value_or(1) >= *seconds * (1 - kWorth)) // no later sum is smaller
       break;
     const std::optional<uint64_t> bytes = search->bytes(other);
     if (!bytes)
@@ -856,7 +856,7 @@ FailureOr<RecomputeSearch::Fastest> RecomputeSearch::fastestOfAll(uint64_t budge
   FailureOr<Probed> model = probed(kRun * distinct.size());
   if (failed(model))
     return failure();
-  std::map<size_t, LayerMeasure> between; // by option: the first layer between two with this option
+  std::map<size_t, LayerMeasure> between; // per option: first layer whose neighbours have it too
   std::vector<Probe> probes;
   for (std::vector<int64_t> &choice : probeChoices(model->options))
     probes.push_back({model->module, &model->options, std::move(choice)});
@@ -881,7 +881,7 @@ FailureOr<RecomputeSearch::Fastest> RecomputeSearch::fastestOfAll(uint64_t budge
       1.01 * double(budget))
     return Fastest{};
 
-  // Two chunk sizes differ by the same number of seconds in models of any number of layers.
+  // A short model suffices: two chunk sizes differ by the same seconds for any number of layers.
   std::vector<std::pair<double, size_t>> sizes; // (seconds, chunk)
   if (!chunkSizes.empty()) {
     FailureOr<Probed> shortest = probed(1);
