@@ -21,7 +21,7 @@ Value lmc::valueOf(const CommandOperands &operands, CommandRole role) {
 void lmc::createPlainCommand(CommandOpInterface op, OpBuilder &b,
                              llvm::function_ref<Value(Value)> sliceOf, Value scratch) {
   SmallVector<Value> slices;
-  // The loop is backward: slices are numbered as they are created, and results come first.
+  // sliceOf() numbers slices in the order of its calls. The loop is backward: results come first.
   for (const CommandOperand &operand : llvm::reverse(op.getCommandOperands()))
     if (operand.role != CommandRole::Accumulate)
       slices.insert(slices.begin(), sliceOf(operand.value));

@@ -1,4 +1,4 @@
-// A uniform view of the ops that become one command of a plan, and of the commands.
+// An op interface of the ops that become one command of a plan, and of these commands.
 
 #ifndef LMC_DIALECTS_INTERFACES_COMMAND
 #define LMC_DIALECTS_INTERFACES_COMMAND

@@ -11,7 +11,7 @@ LogicalResult AttentionGradOp::verify() { return verifyAttentionGrad(*this); }
 
 // The last argument, scratch memory, is not used, because attention needs none on any target.
 void AttentionOp::createCommand(OpBuilder &b, llvm::function_ref<Value(Value)> sliceOf, Value) {
-  Value starts = sliceOf(getStarts()); // slices are numbered in the order in which they are made
+  Value starts = sliceOf(getStarts()); // sliceOf() numbers slices in the order of its calls
   plan_ir::AttentionOp::create(b, getLoc(), sliceOf(getQ()), sliceOf(getK()), sliceOf(getV()),
                                starts, sliceOf(getResult()), sliceOf(getLse()), Value(),
                                getHeadDim(), getSeq(), getScale(), getWindow());

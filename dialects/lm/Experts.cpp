@@ -173,7 +173,7 @@ LogicalResult LateRowsOp::verify() {
 
 //===-- Gradients ---------------------------------------------------------------------------===//
 
-// The weights and, with softmax, the mass have gradients. Choices and counts are step functions.
+// `weights` and, with softmax, `mass` have gradients. `experts` and `counts` are step functions.
 bool RouteOp::hasGradient(unsigned result) { return result == 0 || (result == 3 && !getSigmoid()); }
 
 Gradients RouteOp::buildVjp(OpBuilder &b, ValueRange cotangents) {

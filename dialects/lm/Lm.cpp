@@ -557,7 +557,7 @@ static LogicalResult verifyCoefficients(Operation *op, ArrayRef<double> coeffici
 
 // Checks that the matrices are in ascending order, do not overlap, and lie in [0, elements).
 static LogicalResult verifyMatrices(Operation *op, ArrayAttr matrices, int64_t elements) {
-  int64_t end = 0, column = 0; // end of the matrices so far; next column of a block
+  int64_t end = 0, column = 0; // end of earlier matrices; next column if matrices lie side by side
   for (auto matrix : matrices.getAsRange<MatrixAttr>()) {
     const int64_t pitch = matrix.getPitch(), begin = column ? end : matrix.getOffset();
     const bool fansIn = matrix.getTransposed() ? matrix.getFanIn() == matrix.getRows()
@@ -592,7 +592,7 @@ LogicalResult MuonOp::verify() {
       return failure();
   if (failed(verifyCoefficients(*this, getNsCoefficients())))
     return failure();
-  // A rank's piece has all matrices of the parameter in its list, also those outside of the piece.
+  // The list has all matrices of the parameter, also those outside of this rank's piece of it.
   return verifyMatrices(*this, getMatricesAttr(), std::numeric_limits<int64_t>::max());
 }
 

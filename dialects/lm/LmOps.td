@@ -138,7 +138,7 @@ def InitAttr : Lm_Attr<"Init", "init"> {
   let assemblyFormat = "$kind (`(` struct($stddev, $scale, $frequencies, $source)^ `)`)?";
   let genVerifyDecl = 1;
   let builders = [
-    // Returns the initial values of a kind without parameters.
+    // Returns initial values of a kind that needs none of the parameters after `kind`.
     AttrBuilder<(ins "::lmc::lm::InitKind":$kind), [{
       return $_get($_ctxt, kind, ::mlir::FloatAttr(), ::mlir::FloatAttr(),
                    ::mlir::DenseF64ArrayAttr(), ::mlir::StringAttr());
@@ -165,7 +165,7 @@ def PartAttr : Lm_Attr<"Part", "part"> {
   }];
   let genVerifyDecl = 1;
   let builders = [
-    // Returns a part with all columns.
+    // Returns a named part that has all columns of its rows.
     AttrBuilder<(ins "::mlir::StringAttr":$name, "int64_t":$rows, "InitAttr":$init), [{
       return $_get($_ctxt, name, rows, init, 0);
     }]>
@@ -557,7 +557,7 @@ def GeluGradOp : Lm_PureOp<"gelu_grad", [SameOperandsAndResultType]> {
 
 // The choices of experts of a micro-step: T tokens choose k of E experts each. Choice c = t k + j
 // is the j-th of token t. There are T k choices, whatever the router decides. Only the row at which
-// each expert begins depends on the router, and it stays in a tensor.
+// each expert begins depends on the router. These row numbers stay in a tensor on the device.
 
 def RouteOp : Lm_CheckedOp<"route", [DifferentiableInPart, BecomesCall]> {
   let summary = "the k experts of each token, and their weights";
@@ -719,7 +719,7 @@ def BalanceLossGradOp : Lm_PureOp<"balance_loss_grad"> {
   let form = "$dloss `,` $counts `factor` $factor";
 }
 
-// An op for people to watch: it has no gradient.
+// An op whose result is only shown to people who watch the training. It has no gradient.
 class Lm_WatchedOp<string mnemonic, list<Trait> traits = []>
     : Lm_PureOp<mnemonic, !listconcat([DifferentiableInPart], traits)> {
   let extraClassDefinition = [{

@@ -22,9 +22,9 @@ inline constexpr llvm::StringLiteral kMatrices = "matrices";
 // The properties of a parameter by which an optimizer accepts or rejects it.
 struct SteppedParameter {
   mlir::RankedTensorType type;
-  llvm::SmallVector<int64_t> partRows; // rows of each named part, or of the whole
+  llvm::SmallVector<int64_t> partRows; // number of rows of each named part, or of the whole
   bool isHidden = false;               // true for a matrix of a layer
-  bool keepsF32Moments = false;        // true if its group asks for f32 moments
+  bool keepsF32Moments = false;        // true if its parameter group asks for f32 moments
 };
 SteppedParameter steppedParameter(VariableOp parameter);
 

@@ -46,13 +46,13 @@ public:
   // overwrites the variable; all others are added.
   void run(bool storeFirst) {
     Block &body = function.getBody().front();
-    llvm::StringMap<unsigned> contributions; // to each variable: how many are left to add
+    llvm::StringMap<unsigned> contributions; // per variable: how many are not added yet
     for (auto op : body.getOps<lm::AccumulateOp>())
       ++contributions[op.getVariable()];
 
-    // For each call, the gradients to which nothing else contributes. The called backward half can
-    // add them to the main gradients. The caller adds results of forward halves, because all
-    // micro-steps must call the same forward halves (LayerHalves.h).
+    // For each call, the gradients to which no other op contributes. A variant of the called
+    // backward half can add them to the main gradients. The caller adds results of forward halves,
+    // because all micro-steps must call the same forward halves (LayerHalves.h).
     llvm::MapVector<Operation *, llvm::SmallVector<lm::AccumulateOp>> calls;
     for (auto op : body.getOps<lm::AccumulateOp>())
       if (auto call = op.getValue().getDefiningOp<func::CallOp>();
@@ -71,7 +71,7 @@ public:
         indices.push_back(cast<OpResult>(op.getValue()).getResultNumber());
       auto marked = callee->getAttrOfType<DenseI64ArrayAttr>("lm.accumulated");
       if (marked && marked.asArrayRef() != ArrayRef<int64_t>(indices))
-        continue; // other calls accumulate other results
+        continue; // an earlier call of this half accumulates other results
       callee->setAttr("lm.accumulated", b.getDenseI64ArrayAttr(indices));
       SmallVector<Value> operands(call.getOperands());
       b.setInsertionPoint(call);

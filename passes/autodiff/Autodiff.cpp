@@ -35,7 +35,7 @@ namespace {
 struct Halves {
   func::FuncOp forward;  // (args) -> results, saved
   func::FuncOp backward; // maps (cotangents of results, saved, args that it reads) to gradients
-  SmallVector<bool> hasGradient;           // per result of `forward`, without the saved ones
+  SmallVector<bool> hasGradient;           // per result of `forward` before the saved values
   SmallVector<unsigned> readArguments;     // arguments of `forward` that `backward` reads
   SmallVector<int> gradientOfArgument;     // per argument: index into backward's results, or -1
 };
@@ -51,7 +51,7 @@ public:
     if (!contribution)
       return;
     Value &sum = sums[value];
-    // A window's op adds its own contribution to the sum of the windows of rows before it.
+    // The gradient op of a window of rows adds its contribution to the earlier windows' sum.
     if (auto grad = contribution.getDefiningOp<lm::ExpertLinearGradOp>();
         sum && grad && !grad.getAcc()) {
       grad.setAccumulator(sum);
@@ -126,8 +126,8 @@ public:
       return failure();
     markBackward(scale.getDefiningOp(), ret);
 
-    // A VJP may recompute its op's results. A balancing loss that reads them, and is only added to
-    // the loss, moves behind the VJP. Without readers before the VJP, the op is erased.
+    // A VJP may recompute its op's results. If a balancing loss reads them, and its own result is
+    // only returned, it moves behind the VJP. If no reader then precedes the VJP, the op is erased.
     for (auto &[op, results] : recomputed) {
       Operation *again = results.front().getDefiningOp();
       for (Operation *reader : llvm::make_early_inc_range(op->getUsers()))

@@ -189,7 +189,7 @@ private:
       if (use.result)
         b.setInsertionPoint(first);
       else
-        b.setInsertionPointToStart(&optimizer.getBody().front()); // for the gradient norm
+        b.setInsertionPointToStart(&optimizer.getBody().front()); // the norm reads the gradient
       mapping.map(use.operand, lm::LoadOp::create(b, loc, storage.getType(), storage.getSymName()));
     }
     b.setInsertionPoint(first);

@@ -48,7 +48,7 @@ private:
     if (size == width)
       return success();
     if (swiglu.getGate().getDefiningOp<lm::SplitOp>())
-      return success(); // halves of experts, which are not padded
+      return success(); // gate and up of experts are halves of one product; experts are not padded
     auto gate = swiglu.getGate().getDefiningOp<lm::LinearOp>(),
          up = swiglu.getUp().getDefiningOp<lm::LinearOp>();
     auto down =
@@ -85,7 +85,7 @@ private:
     return success();
   }
 
-  // Pads the variable that `weight` is loaded from. Fails if an op other than `reader` reads it.
+  // Pads the variable from which `weight` is loaded. Fails if `weight` has several readers.
   LogicalResult padLoad(Value weight, unsigned dim, int64_t size, Operation *reader) {
     auto load = weight.getDefiningOp<lm::LoadOp>();
     if (!load || !load->hasOneUse())
@@ -102,7 +102,7 @@ private:
   ModuleOp module;
   SymbolTable symbols;
   const int64_t multiple;
-  llvm::DenseMap<StringRef, SmallVector<func::CallOp>> calls; // by the function's name
+  llvm::DenseMap<StringRef, SmallVector<func::CallOp>> calls; // of each function, by its name
   llvm::DenseSet<Operation *> padded;                         // the parameters that are padded
 };
 

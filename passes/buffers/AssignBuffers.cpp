@@ -136,7 +136,7 @@ private:
         BufferView view = result.view(insert.getDest());
         if (!viewOfSlice(insert, type, view))
           return insert.emitOpError("is neither a range of rows nor a rectangle of a matrix");
-        // If a later op still reads the old destination, the insertion writes to a copy of it.
+        // If the destination is read later or lies in a variable, the insertion writes to a copy.
         bool readLater = llvm::any_of(insert.getDest().getUsers(), [&](Operation *user) {
           return positions[user] > positions[&op];
         });
@@ -197,8 +197,8 @@ private:
           merge(view.buffer, place);
           continue;
         }
-        // Loads read old state, so this store becomes a copy at the function's end. If the value
-        // lies in another variable, the variable may change earlier, so it is copied here.
+        // Loads read old state, so this store becomes a copy at the function's end. A value that
+        // lies in another variable is first copied here, because that variable may change earlier.
         auto type = tensorTypeOf(value);
         bool madeHere = made.getDefiningOp() && !isView(made.getDefiningOp());
         if (!result.buffers[view.buffer].variable.empty() && !madeHere)
@@ -216,17 +216,17 @@ private:
       if (result.view(insert.getSource()) == region)
         continue;
       Operation *producer = part.getDefiningOp();
-      // A copy of the destination just before this insertion would overwrite the part.
+      // A copy of the destination before this insertion would overwrite a part computed in place.
       bool inPlace = reuse && producer && !isView(producer) && isWholeTemporary(part) &&
                      result.view(part).buffer != region.buffer &&
                      result.copiesBefore(&op).empty() && mayMerge(result.view(part).buffer, region);
-      // A copy for an earlier insertion also would, if the part is computed before that insertion.
+      // So would a copy before an earlier insertion, if the part is computed before that insertion.
       for (auto earlier = insert.getDest().getDefiningOp<tensor::InsertSliceOp>();
            inPlace && earlier; earlier = earlier.getDest().getDefiningOp<tensor::InsertSliceOp>())
         for (const Copy &copy : result.copiesBefore(earlier))
           inPlace &= copy.to.buffer != region.buffer || copy.type != wholeType ||
                      positions.lookup(earlier) < positions.lookup(producer);
-      // Between the op that computes the part and the insertion, no op may use the region's bytes.
+      // Up to the insertion, no op may write the region, or, from the part's op on, read it.
       if (inPlace) {
         int64_t made = positions.lookup(firstWriter(part)), inserted = positions.lookup(&op);
         for (Value member : members[region.buffer]) {
@@ -241,7 +241,7 @@ private:
             return !isView(user) && at >= made && at <= inserted;
           });
           inPlace &= !writes && !reads;
-          // If an op later adds to the destination in place, no op after it may read the part.
+          // If a later op writes to the region, neither that op nor one after it may read the part.
           if (definition && !isView(definition) && positions.lookup(definition) > inserted)
             inPlace &= !usedAfter(result.view(part), byteSize(partType),
                                   positions.lookup(definition) - 1, nullptr);
@@ -431,7 +431,7 @@ private:
     for (OpResult value : op->getResults()) {
       if (result.view(value).buffer != buffer) {
         if (overlaps(value, region, bytes))
-          return false; // even if nobody reads the other result
+          return false; // `op` writes `value` even if no op reads it
         continue;
       }
       auto type = tensorTypeOf(value);
@@ -448,7 +448,7 @@ private:
     return true;
   }
 
-  // Returns true if an op behind `position` reads the region. Ignores the results of `except`.
+  // Returns true if an op behind `position` reads the region. Ignores reads of `except`'s results.
   bool usedAfter(BufferView region, uint64_t bytes, int64_t position, Operation *except) const {
     return llvm::any_of(members[region.buffer], [&](Value member) {
       return overlaps(member, region, bytes) && member.getDefiningOp() != except &&
@@ -546,13 +546,13 @@ private:
                tensor::ExpandShapeOp, tensor::CollapseShapeOp, lm::LoadOp, lm::StoreOp>(op);
   }
 
-  // Returns the position of the last op that reads bytes of `value`; -1 if there is none. A view
-  // reads no bytes.
+  // Returns the position of the last op that reads bytes of `value`; -1 if there is none. Views
+  // read no bytes, except that an insertion reads what it inserts, and a store what it copies.
   int64_t lastRead(Value value) const {
     int64_t last = -1;
     for (OpOperand &use : value.getUses()) {
       Operation *user = use.getOwner();
-      if (isa<lm::StoreOp>(user)) // if copied to the variable at the end
+      if (isa<lm::StoreOp>(user)) // the value may be copied at the function's end
         last = std::max(last, positions.lookup(user->getBlock()->getTerminator()));
       else if (!isView(user) || (isa<tensor::InsertSliceOp>(user) && use.getOperandNumber() == 0))
         last = std::max(last, positions.lookup(user));

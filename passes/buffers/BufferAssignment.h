@@ -27,7 +27,7 @@ struct Buffer {
   uint64_t bytes = 0;
   int64_t first = INT64_MAX, last = -1; // positions of ops in the function; unused if first > last
   Category category = Category::Temporaries;
-  std::string variable; // state: the variable whose bytes these are
+  std::string variable; // for state: the variable that has these bytes; else empty
 };
 
 // The decisions of plan-assign-buffers for one function.
@@ -43,7 +43,7 @@ struct BufferAssignment {
 
   std::vector<Buffer> buffers;
   llvm::DenseMap<mlir::Value, BufferView> views;
-  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Copy>> copies; // per op, before its command
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Copy>> copies; // see copiesBefore()
   llvm::DenseMap<mlir::Operation *, Scratch> scratch; // per op whose command needs scratch
 
   BufferView view(mlir::Value value) const { return views.lookup(value); }

@@ -139,7 +139,7 @@ CutPiece lmc::cut(const Piece &piece, const ByteRuns &by) {
     }
     return result;
   }
-  // If both are dense, the grid has one row, which contains both.
+  // If `place` and `by` are both dense, the grid has one row, which contains both of them.
   int64_t low = std::min(place.offset, by.offset);
   Grid grid = by.rows > 1      ? Grid{by.offset, by.pitch}
               : place.rows > 1 ? Grid{place.offset, place.pitch}

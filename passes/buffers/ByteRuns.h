@@ -75,9 +75,9 @@ private:
     int64_t end = 0;
     llvm::SmallVector<Piece, 1> pieces;
   };
-  using Clusters = std::map<int64_t, Cluster>; // keyed by first byte
+  using Clusters = std::map<int64_t, Cluster>; // keyed by the address of the first byte
 
-  Clusters::const_iterator firstBehind(int64_t offset) const; // that ends after `offset`
+  Clusters::const_iterator firstBehind(int64_t offset) const; // the first that ends after `offset`
   void insert(const Piece &piece);
 
   Clusters clusters;

@@ -160,8 +160,8 @@ private:
   // For each axis, a number n such that all collectives along the axis before command n have ended.
   using PerAxis = std::array<int64_t, 4>;
   std::vector<Command> started; // async collectives that may still run
-  // endedWithLast[axis]: what has ended when the last async collective along the axis ends.
-  // endedWith[slice]: what has ended when the last async collective that writes the slice ends.
+  // endedWithLast[axis]: which collectives have ended when the last async one along the axis ends.
+  // endedWith[slice]: which have ended when the last async one that writes the slice ends.
   std::array<PerAxis, 4> endedWithLast{};
   llvm::DenseMap<Value, PerAxis> endedWith;
 };
@@ -710,7 +710,7 @@ LogicalResult AliasingChecker::checkStreams(const Command &command) {
     return success();
   }
   // An async collective starts after the earlier ones along its axis, and after those whose results
-  // it reads. Every collective that ended before one of these has then ended, too. A collective
+  // it reads. The collectives that ended before these started have then ended, too. A collective
   // that is not async starts after all others have ended.
   PerAxis ended{};
   const bool isAsync = plan_ir::isAsync(command.op);

@@ -214,7 +214,7 @@ struct EmitCommandsPass : lmc::impl::EmitCommandsPassBase<EmitCommandsPass> {
     const auto functions = llvm::to_vector(module.getOps<func::FuncOp>());
     const auto variables = llvm::to_vector(module.getOps<lm::VariableOp>());
     const auto kernels = llvm::to_vector(module.getOps<kern::KernelOp>());
-    // plan-check-aliasing compares the commands with the functions on tensors.
+    // plan-check-aliasing compares the commands with the functions on tensors, kept in `tensors`.
     ModuleOp tensors;
     if (keepTensors) {
       OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
@@ -245,7 +245,7 @@ struct EmitCommandsPass : lmc::impl::EmitCommandsPassBase<EmitCommandsPass> {
       giveUp(variable);
     for (func::FuncOp function : functions)
       giveUp(function);
-    // Often only the variants of a kernel are launched. Erases all kernels that are not launched.
+    // Often only a kernel's variants for other layouts are launched. Erases all unused kernels.
     llvm::StringSet<> launched;
     for (auto function : module.getOps<plan_ir::FunctionOp>())
       for (auto launch : function.getBody().getOps<plan_ir::LaunchOp>())

@@ -13,8 +13,8 @@ namespace {
 // A read of the input by the kernel. `point` maps the kernel's loops to the indices that are read.
 struct Read {
   AffineMap point;
-  SmallVector<bool> computed; // per index, true if a value gives it instead of `point`
-  bool onLane = false;        // a computed index varies along the innermost loop
+  SmallVector<bool> computed; // per index: true if it is a computed value; `point` has 0 for it
+  bool onLane = false;        // true if a computed index varies along the innermost loop
   unsigned pass = 0;          // number of the last pass over the row that may read the element
 };
 
@@ -150,7 +150,7 @@ private:
     });
   }
 
-  // Returns the number of the first pass that can use `tensor`. This is 0 for an input.
+  // Returns the number of the first pass over the row that can use `tensor`: 0 for an input.
   unsigned passOf(Value tensor) {
     auto generic = tensor.getDefiningOp<linalg::GenericOp>();
     if (!generic)

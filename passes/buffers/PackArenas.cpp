@@ -66,7 +66,7 @@ struct PackArenasPass : lmc::impl::PackArenasPassBase<PackArenasPass> {
 private:
   LogicalResult packFunction(func::FuncOp function);
 
-  // The functions run one after the other in the same bytes, so these are maxima over functions.
+  // Both are maxima over all functions, which run one after the other in the same bytes.
   uint64_t workspaceBytes = 0, lowerBound = 0;
 };
 

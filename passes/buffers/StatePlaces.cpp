@@ -112,7 +112,7 @@ private:
           return;
         inserts.push_back(insert);
         before = insert.getDest();
-        if (before.getDefiningOp<tensor::EmptyOp>()) // several wholes may share it
+        if (before.getDefiningOp<tensor::EmptyOp>()) // several wholes may share one tensor.empty
           break;
         if (!before.hasOneUse())
           return;
@@ -123,8 +123,8 @@ private:
       }
       made.push_back(before);
     }
-    // Insertions into a vector, or else one command, must compute the whole. If the whole is a
-    // single part that a command computes, it needs no place here.
+    // Insertions into a vector, or else one command, must compute the whole. If a command computes
+    // a whole of a single part, AssignBuffers.cpp finds its place without this class.
     if (!first || (isa<CommandOpInterface>(first) ? !inserts.empty() || parts.size() == 1
                                                   : !isa<tensor::InsertSliceOp>(first)))
       return;

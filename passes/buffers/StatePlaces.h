@@ -31,7 +31,7 @@ struct StatePlaces {
   llvm::DenseMap<mlir::Value, StatePlace> wholes;
   // The place of each value that is inserted into a whole. The key is the value before reshapes.
   llvm::DenseMap<mlir::Value, StatePlace> parts;
-  // The key is a variable to which a part is stored. The value is its place in its storage.
+  // For each variable to which a part is stored: the variable's place in its storage.
   llvm::StringMap<StatePlace> variables;
 };
 

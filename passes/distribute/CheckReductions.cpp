@@ -101,7 +101,7 @@ private:
     const auto missing = llvm::find_if(all, [&](Axis each) { return !summed.contains(each); });
     if (auto load = dyn_cast_or_null<lm::LoadOp>(op)) {
       auto variable = symbols.lookup<lm::VariableOp>(load.getVariable());
-      if (variable.getKind() == lm::VariableKind::Table) // zeros on each rank
+      if (variable.getKind() == lm::VariableKind::Table) // a unit's padding: zeros on each rank
         return success();
       // The variable also holds the sum of earlier micro-steps, so their stores are checked, too.
       if (variable.getKind() == lm::VariableKind::Gradient &&

@@ -41,7 +41,7 @@ enum class Way {
 // Where a matrix lies.
 struct Place {
   size_t step, matrix;           // the step's index in its window, the matrix's index in the step
-  int64_t offset;                // of its first element in the step's parameter
+  int64_t offset;                // of the matrix's first element in the step's parameter
   int64_t column = 0, pitch = 0; // as in lm::MatrixAttr
 };
 
@@ -254,7 +254,7 @@ private:
     directions.clear();
     parts.clear();
     SmallVector<Value> moments;
-    SmallVector<SmallVector<int64_t>> shapes; // of the whole parameters
+    SmallVector<SmallVector<int64_t>> shapes; // per step: shape of the undivided parameter
     for (lm::MuonOp step : window) {
       RankedTensorType type = tensorTypeOf(step.getParameter());
       auto direction = lm::MuonDirectionOp::create(
@@ -314,7 +314,7 @@ private:
   const Owners owners;
   const cost::CostModel *model; // may be null
   const cost::Group group;
-  SmallVector<Value> directions;         // of each step of the window, as vectors
+  SmallVector<Value> directions;         // per step of the window: its direction, a vector
   SmallVector<SmallVector<Value>> parts; // the orthogonalized matrices of each step
 };
 

@@ -151,7 +151,7 @@ private:
   // Calls `startsChain` for each op, in order, and groups the chains that it returns.
   SmallVector<Group> groups(llvm::function_ref<std::optional<Chain>(Operation *)> startsChain) {
     SmallVector<Group> all;
-    llvm::DenseSet<Operation *> dependents; // of all chains so far
+    llvm::DenseSet<Operation *> dependents; // the dependents of all chains so far
     bool isApart = true;
     for (Operation &op : body) {
       isApart |= computes(&op) && !dependents.contains(&op);

@@ -274,7 +274,7 @@ private:
   dist::MeshOp mesh;
   const int64_t ranks;   // the number of ranks that divide the experts of a layer
   const double capacity; // rows of a window per choice of a rank's own tokens; 0: one window
-  llvm::StringMap<SmallVector<func::CallOp>> calls; // by the function's name
+  llvm::StringMap<SmallVector<func::CallOp>> calls; // of each function, by its name
   llvm::DenseMap<Operation *, Value> rankOf;        // the result of rankIn() for a function
 };
 

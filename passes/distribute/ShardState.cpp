@@ -25,12 +25,12 @@ using Kind = lm::VariableKind;
 
 namespace {
 
-// The ranks along `shard` divide what the stage names, and what the stages before it name.
+// A stage names what the ranks along `shard` divide in addition to what earlier stages name.
 enum class ZeroStage { None, Optimizer, Gradients, Weights };
 
 struct Member {
   lm::VariableOp parameter, gradient;
-  lm::VariableOp copy; // the parameter in the compute dtype; null if functions read the parameter
+  lm::VariableOp copy; // the copy in the compute dtype; null if functions read the parameter
   int64_t offset = 0;  // offset of the member's first element in the unit's vector
 };
 
@@ -91,7 +91,7 @@ public:
     } else {
       SmallVector<Attribute> left;
       for (const Unit &unit : units) {
-        // The reduced gradients keep the original names.
+        // The reduced gradients get the original names, so the local ones are renamed.
         if (ranks > 1)
           for (Member member : unit.members)
             rename(member.gradient, (member.gradient.getSymName() + ".local").str());
@@ -417,7 +417,7 @@ private:
   const lm::OptimizerOpInterface::Concept *const facts;
   Type payload;
   std::vector<Unit> units;
-  llvm::StringMap<SmallVector<Operation *>> users; // loads and accumulates, by variable
+  llvm::StringMap<SmallVector<Operation *>> users; // lm.load and lm.accumulate, by variable
 };
 
 struct ShardStatePass : lmc::impl::ShardStatePassBase<ShardStatePass> {

@@ -141,7 +141,7 @@ private:
     Block &body = *refresh.addEntryBlock();
     b.setInsertionPointToStart(&body);
     auto end = func::ReturnOp::create(b, module.getLoc());
-    llvm::StringSet<> unused; // compute copies of pieces, which whole weights replace
+    llvm::StringSet<> unused; // compute copies of pieces; functions read whole weights instead
     for (auto parameter : llvm::to_vector(module.getOps<lm::VariableOp>())) {
       if (parameter.getKind() != Kind::Parameter || !parameter.getShards())
         continue;

@@ -23,7 +23,7 @@ mlir::Value loadShardRank(mlir::OpBuilder &b, mlir::Location loc, dist::MeshOp m
 // The gradients of a unit, which ranks sum together.
 struct UnitGradients {
   std::vector<std::string> members; // the variables of the gradients of this rank's own tokens
-  std::vector<int64_t> offsets;     // of each member's first element in the vector; ascending
+  std::vector<int64_t> offsets;     // index of each member's first element in the vector; ascending
   int64_t elements = 0;             // length of the vector, with padding
   // The variable that gets this rank's piece of the sum. "": each member gets its own part.
   std::string piece;
@@ -74,7 +74,7 @@ private:
   mlir::Type payload;
 };
 
-// Returns true for an op of the tensor dialect, which computes nothing.
+// Returns true for an op of the tensor dialect: it moves elements, and computes nothing.
 bool movesElements(mlir::Operation *op);
 
 // The views of a value (see movesElements()), and the ops that read the value or one of its views,

@@ -450,7 +450,7 @@ static kern::FusionOp crossEntropy(OpBuilder &b, Location loc, Value logits, Val
               Scalar hit = equal(s.index(1).toI32(), s[2]);
               Scalar zero = s.constant(element, 0.0);
               Scalar onehot = select(hit, s.constant(element, 1.0), zero);
-              if (zLoss > 0) { // p (1 + 2 z lse)
+              if (zLoss > 0) { // p becomes p (1 + 2 zLoss lse)
                 Scalar z = s[1] * (2 * zLoss);
                 p = p + p * z;
               }

@@ -160,7 +160,7 @@ SmallVector<Value> lmc::convertScaleMatrices(OpBuilder &b, lm::ScaleMatricesOp o
       whole = insertRows(b, loc, zeros(b, loc, op.getParts().front(), until - end, element), whole,
                          end);
   };
-  Value block; // matrices side by side in a wider matrix
+  Value block; // a wider matrix that contains several matrices side by side
   for (auto [part, matrix] :
        llvm::zip(op.getParts(), op.getMatrices().getAsRange<lm::MatrixAttr>())) {
     pad(matrix.getOffset());

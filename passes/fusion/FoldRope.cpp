@@ -18,8 +18,8 @@ namespace lmc {
 using namespace mlir;
 using namespace lmc;
 
-// Returns the inverse rope that is the only reader of `value`, or null. A join of `value` may lie
-// between them if all parts of the join are in `rotated`.
+// Returns the inverse rope that is the only reader of `value`, or null. The rope may also read a
+// join of `value` with other parts if all parts of the join are in `rotated`.
 static lm::RopeOp rotationOf(Value value, ArrayRef<Value> rotated) {
   if (!value.hasOneUse())
     return {};

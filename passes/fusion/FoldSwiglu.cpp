@@ -85,7 +85,7 @@ static bool fold(lm::SwigluGradOp grad) {
       return false;
     activation = swiglu;
   }
-  Operation *first = join; // the first op that reads a result
+  Operation *first = join; // the first op that reads a result of the merged op
   if (activation)
     for (Operation *reader : activation->getUsers()) {
       if (reader->getBlock() != first->getBlock())
@@ -239,7 +239,7 @@ struct FoldSwigluPass : lmc::impl::FoldSwigluPassBase<FoldSwigluPass> {
     calls = callsOf(getOperation());
     for (auto &[function, of] : calls)
       takeWhole(function, of);
-    // Gradients are merged first, because they also merge an lm.swiglu that recomputes.
+    // Gradients come first: they also merge an lm.swiglu that the backward pass recomputes.
     foldAll<lm::SwigluGradOp>();
     foldAll<lm::SwigluOp>();
   }

@@ -235,7 +235,7 @@ private:
   // Returns true if the variables that calls pass for `arguments` can become one variable: all are
   // parameters, or all are compute copies of parameters, and nothing else reads or writes them.
   bool mayLayTogether(func::FuncOp layer, const Arguments &arguments) {
-    // Maps a variable to its place in `arguments` and the variable of the call's first argument.
+    // Maps a variable to its index in `arguments` and the same call's variable for index 0.
     llvm::StringMap<std::pair<unsigned, Operation *>> seen;
     for (func::CallOp call : calls[layer]) {
       lm::VariableOp first;
@@ -306,7 +306,7 @@ private:
       init = lm::InitAttr::copyOf(parameter);
     }
     if (auto known = symbols.lookup<lm::VariableOp>(name))
-      return known; // created for another call
+      return known; // the variable was already created for another call
     b.setInsertionPoint(first);
     auto joined = lm::VariableOp::create(b, first.getLoc(), name, first.getKind(),
                                          resized(tensorTypeOf(first), 0, rows), init,

@@ -30,7 +30,7 @@ SmallVector<Value> OptimizerStep::finish(OpBuilder &b, Operation *op, Value para
   results.append(states.begin(), states.end());
   results.push_back(sumOfRows({each(parameter), each(f.arg(0))}, squareOfChange));
   results.push_back(sumOfRows({each(parameter)}, square));
-  if (op->getNumResults() > results.size()) { // a copy in the compute dtype
+  if (op->getNumResults() > results.size()) { // the parameter's copy in the compute dtype
     auto copy = cast<RankedTensorType>(op->getResult(unsigned(results.size())).getType());
     results.push_back(f.map(type.clone(copy.getElementType()), {each(parameter)}, identity));
   }

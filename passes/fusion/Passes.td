@@ -5,7 +5,7 @@
 
 include "mlir/Pass/PassBase.td"
 
-// The options of passes that price what a merge saves.
+// The options of passes that compute how much time a merge saves.
 def BytesPerSecond : Option<"bytesPerSecond", "bytes-per-second", "double",
                             "::lmc::cost::kDefaultRates.bytesPerSecond",
                             "memory bandwidth, bytes/s (default: an H100's)">;

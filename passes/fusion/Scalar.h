@@ -65,7 +65,7 @@ Scalar exp(Scalar x);
 Scalar log(Scalar x);
 Scalar sqrt(Scalar x);
 Scalar abs(Scalar x);
-// Both return NaN if an operand is NaN.
+// A minimum or maximum is NaN if an operand is NaN.
 Scalar minimum(Scalar x, Scalar y);
 Scalar maximum(Scalar x, Scalar y);
 inline Scalar minimum(Scalar x, double y) { return minimum(x, x.constant(y)); }

@@ -226,9 +226,9 @@ private:
 struct ApplyRecomputePass : lmc::impl::ApplyRecomputePassBase<ApplyRecomputePass> {
   using ApplyRecomputePassBase::ApplyRecomputePassBase;
 
-  // Returns the recompute options from the module's attribute. Computes them if the module has no
-  // such attribute, unless the module has a choice of options, whose numbers refer to the
-  // attribute.
+  // Returns the recompute options from the module's attribute. If the module has no such attribute,
+  // computes the options. But if the module has a choice of options, whose numbers refer to the
+  // attribute, a missing attribute is an error.
   FailureOr<RecomputeOptions> findOptions(bool choiceGiven) {
     ModuleOp module = getOperation();
     if (choiceGiven || hasRecomputeOptions(module))

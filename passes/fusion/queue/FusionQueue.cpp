@@ -70,7 +70,7 @@ void FusionQueue::push(Operation *first, Operation *second) {
   if (feeds ? !options.producers : !options.siblings || !areSiblings(first, second))
     return;
   if (!feeds && isBackward(first) != isBackward(second))
-    return; // one op would move far from its readers
+    return; // a merge would move one op far from its readers
   queue.push({first, second, !feeds, savedBytes(first, second), pushed++});
 }
 
@@ -223,7 +223,7 @@ unsigned FusionQueue::run() {
       std::swap(candidate.first, candidate.second);
     if (uint64_t saved = savedBytes(candidate.first, candidate.second);
         saved != candidate.savedBytes) {
-      candidate.savedBytes = saved; // the other readers have changed
+      candidate.savedBytes = saved; // earlier merges have changed which ops read the same values
       queue.push(candidate);
       continue;
     }

@@ -19,7 +19,7 @@ inline constexpr llvm::StringLiteral kFusionKinds[] = {"producer", "siblings", "
 
 struct FusionOptions {
   bool producers = true, siblings = true, layers = true; // the allowed kinds
-  double bytesPerSecond = 0, launchSeconds = 0;          // to compute what a merge saves
+  double bytesPerSecond = 0, launchSeconds = 0;          // to compute the time that a merge saves
 };
 
 // Returns options that allow all kinds except `disabled`. Fails if a name is not in kFusionKinds.

@@ -13,9 +13,9 @@ namespace lmc {
 struct FusionPair {
   bool isSiblings = false; // both read one tensor; otherwise the second reads a result of the first
   std::string function;
-  std::string first, second; // source ops of each: "lm.add+lm.rms_norm"
+  std::string first, second; // the model ops that each computes: "lm.add+lm.rms_norm"
   std::string hero;          // of the merged kernel: "row_reduction"; "" if refused
-  std::string refusal;       // the reason; "" if merged
+  std::string refusal;       // why the merge was refused; "" if merged
   uint64_t bytes = 0;        // memory traffic that the merge saves, or would save
   double seconds = 0;        // the time of that traffic and of one launch
 

@@ -96,7 +96,7 @@ Groups::Groups(Block &block, const llvm::DenseSet<Value> &stateArguments) {
 
 std::vector<uint64_t> LiveBytes::bytesAt(ArrayRef<Step> steps) const {
   Groups groups(block, stateArguments);
-  llvm::DenseMap<Operation *, int64_t> stepOf; // counted from 1; arguments exist from step 0
+  llvm::DenseMap<Operation *, int64_t> stepOf; // counts from 1; arguments are live from step 0
   stepOf.reserve(unsigned(steps.size()));
   for (auto [step, ops] : llvm::enumerate(steps))
     for (Operation *op : ops)

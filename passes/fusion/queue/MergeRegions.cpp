@@ -110,7 +110,7 @@ llvm::Error lmc::buildMerged(const MergePlan &plan, const FusionPart &first,
     inside[input] = body.addArgument(input.getType(), input.getLoc());
   OpBuilder b = OpBuilder::atBlockEnd(&body);
   for (const FusionPart *part : {&first, &second}) {
-    IRMapping mapping; // one per part, because both may launch one kernel
+    IRMapping mapping; // one per part: both may launch the same kernel, whose values it maps
     for (auto [argument, input] : llvm::zip(part->body->getArguments(), part->op->getOperands()))
       mapping.map(argument, inside.lookup(input));
     for (Operation &op : part->body->without_terminator())
@@ -229,7 +229,7 @@ std::string lmc::kernelName(ArrayAttr sources) {
         parts.push_back(op);
     }
   std::string name = llvm::join(parts, "_");
-  if (name.size() > 80) // the attribute source_ops has the full list
+  if (name.size() > 80) // long names are cut off; the attribute source_ops lists all ops
     name.resize(80);
   for (char &c : name)
     if (!llvm::isAlnum(c))
