@@ -31,7 +31,7 @@ Result<void> CollectiveQueue::waitForAll() {
 }
 
 void CollectiveQueue::run(const std::stop_token &stop) {
-  useDefaultArithmetic(); // this thread adds floating-point numbers
+  useDefaultArithmetic(); // this thread adds floating-point numbers with default rounding
   std::unique_lock lock(mutex);
   while (true) {
     changed.wait(lock, stop, [&] { return !waiting.empty(); });

@@ -18,7 +18,7 @@ int fairThreads(const std::vector<RankCpus> &ranks, size_t rank) {
     sum += 1.0 / static_cast<double>(std::ranges::count_if(ranks, [&](const RankCpus &other) {
              return other.host == ranks[rank].host && std::ranges::count(other.cpus, cpu) > 0;
            }));
-  return std::max(1, static_cast<int>(sum + 1e-6)); // 1/3 + 1/3 + 1/3 may be rounded below 1
+  return std::max(1, static_cast<int>(sum + 1e-6)); // 1e-6: 1/3 + 1/3 + 1/3 may be rounded below 1
 }
 
 // Returns the CPUs that this process may use.

@@ -33,8 +33,8 @@ namespace {
 // The time limit of Gloo's waits. The control connection finds a lost rank much earlier.
 constexpr std::chrono::hours kNoLimit{24 * 365};
 
-// Limits, in bytes, for computing sums: the minimum size of a message, and the maximum size of data
-// that a rank has received but not yet added.
+// Limits for sums, in bytes: each message except the last of a piece has at least kLeastChunk. A
+// rank has at most kScratch of received data that is not added yet, unless kLeastChunk needs more.
 constexpr uint64_t kLeastChunk = 64 << 10, kScratch = 16 << 20;
 
 // The waits for messages in all groups of a world. Gloo ends only some waits when a connection is
@@ -98,7 +98,7 @@ private:
 };
 
 class GlooCommunicator final : public Communicator {
-  // Each message carries a number. In the messages of World::exchange(), it has this bit.
+  // Each message carries a number. This bit is set only in messages of World::exchange().
   static constexpr uint64_t kExchange = uint64_t(1) << 63;
 
 public:
@@ -317,7 +317,7 @@ private:
   Rendezvous &rendezvous;
   std::vector<char> scratch;
   uint64_t slots = 0;
-  std::vector<uint64_t> exchanges; // the number of exchanges with each position
+  std::vector<uint64_t> exchanges; // the number of exchange() calls with the rank at each position
 };
 
 class GlooWorld final : public World {
@@ -335,7 +335,7 @@ public:
   Communicator &all() override { return *everyone; }
   Communicator &background() override { return *behind; }
   Result<void> divide(int shardRanks, int ranksPerNode, int expertRanks) override {
-    ++divisions; // is part of the names of groups, so that those of each division differ
+    ++divisions; // the names of groups contain this number, so that no two divisions share names
     return connected([&] {
       for (Axis axis : plan::EnumValuesAxis())
         if (axis != Axis::ExpertShard || expertRanks > 1)
@@ -425,7 +425,7 @@ private:
       Store store(*rendezvous);
       gloo::rendezvous::PrefixStore named(name, store);
       context = std::make_shared<gloo::rendezvous::Context>(here, static_cast<int>(members.size()));
-      context->setTimeout(limit / 5); // Gloo multiplies the limit by 5 for a connection
+      context->setTimeout(limit / 5); // Gloo lets a connection take 5 times this time
       context->connectFullMesh(named, device);
     }
     return std::make_unique<GlooCommunicator>(std::move(members), here, std::move(context), waits,

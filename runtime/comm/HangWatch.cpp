@@ -14,7 +14,7 @@ std::string Hang::text() const {
   return fmt::format("no progress for {:.0f} s ({})", seconds, describe(state));
 }
 
-// A save may take this factor times StallLimits::seconds: writing one tensor may take a minute.
+// A save's limit is this factor times StallLimits::seconds: writing a tensor may take a minute.
 static constexpr double kLongWrite = 6;
 
 // Returns the seconds without progress after which a warning is given. The run continues, so

@@ -30,7 +30,7 @@ public:
   explicit HangJudge(const StallLimits &limits) : limits(limits) {}
 
   // Must be called about once per second, with the time `now` in seconds. If the call comes `late`
-  // seconds too late, they do not count as time without progress: the process was probably stopped.
+  // seconds late, these do not count as time without progress: the process was probably stopped.
   std::optional<Hang> observe(const Progress::State &state, double now, double late = 0);
 
 private:
@@ -48,7 +48,7 @@ class HangWatch {
 public:
   HangWatch(Progress &progress, const StallLimits &limits,
             std::function<void(const Hang &)> report);
-  HangWatch(const HangWatch &) = delete; // its thread has its address
+  HangWatch(const HangWatch &) = delete; // the thread has this object's address
   HangWatch &operator=(const HangWatch &) = delete;
 
 private:

@@ -3,7 +3,7 @@
 //
 //   Open MPI              OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK
 //   torchrun, Kubernetes  RANK, WORLD_SIZE, LOCAL_RANK (else 0)
-//   Slurm (srun)          SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID
+//   Slurm (srun)          SLURM_PROCID, SLURM_STEP_NUM_TASKS (else SLURM_NTASKS), SLURM_LOCALID
 //
 // If none of these variables is set, the process is the only rank.
 //

@@ -44,7 +44,7 @@ AxisGroups axisGroups(plan::Axis axis, int rank, int ranks, int shardRanks, int 
       groups.onNode.push_back(other);
   }
   const size_t places = groups.onNode.size();
-  // Clears the lists of nodes unless the positions number the ranks node by node.
+  // Clears `onNode` unless there are several nodes, each with `places` > 1 successive positions.
   bool even = places > 1 && nodes.size() > 1 && groups.all.size() == places * nodes.size();
   for (size_t i = 0; even && i < groups.all.size(); ++i)
     even = groups.all[i] / ranksPerNode == groups.all[i / places * places] / ranksPerNode;
@@ -87,7 +87,7 @@ Result<void> NodeCommunicator::reduceScatter(const void *x, void *d, uint64_t el
   const uint64_t width = byteWidth(dtype);
   const uint64_t most = std::min(elements, kScratchBytes / (places * nodes * width) + 1);
   scratch.resize(std::max(scratch.size(), nodes * (1 + places) * most * width));
-  char *sums = scratch.data();             // [nodes, count], the sums for this rank's place
+  char *sums = scratch.data();             // [nodes, count], sums for ranks with this rank's place
   char *all = sums + nodes * most * width; // [places, nodes, count]
   for (uint64_t first = 0; first < elements; first += most) {
     const uint64_t count = std::min(most, elements - first);
@@ -106,7 +106,7 @@ Result<void> NodeCommunicator::reduceScatter(const void *x, void *d, uint64_t el
 Result<void> NodeCommunicator::allReduce(void *d, uint64_t elements, DType dtype) {
   const uint64_t width = byteWidth(dtype);
   const uint64_t most = std::min((elements + places - 1) / places,
-                                 kScratchBytes / (places * width) + 1); // elements of a place
+                                 kScratchBytes / (places * width) + 1); // elements each rank sums
   scratch.resize(std::max(scratch.size(), (1 + places) * most * width));
   char *part = scratch.data();     // [count]
   char *all = part + most * width; // [places, count]

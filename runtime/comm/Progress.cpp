@@ -13,7 +13,7 @@ const char *textOf(Activity activity) {
       "starting",        "measuring links",   "reading data", "computing",    "validating",
       "generating text", "comparing weights", "saving",       "writing logs", "ending"};
   static_assert(std::size(kTexts) == static_cast<size_t>(Activity::Ending) + 1);
-  const auto index = static_cast<size_t>(activity); // may be invalid: other ranks send activities
+  const auto index = static_cast<size_t>(activity); // may be invalid, if another rank sent it
   return index < std::size(kTexts) ? kTexts[index] : "?";
 }
 

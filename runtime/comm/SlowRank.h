@@ -28,7 +28,7 @@ public:
 private:
   std::vector<uint64_t> judged; // State::windows of each rank at the latest judgment
   std::vector<int> suspects;    // the slow ranks of the latest judgment
-  std::vector<uint64_t> quiet;  // per rank: the number of judgments before a new report
+  std::vector<uint64_t> quiet;  // per rank: the number of judgments until it may be reported again
 };
 
 } // namespace lmc

@@ -22,7 +22,7 @@ struct StallLimits {
 struct RankProgress {
   Progress::State state;
   double seconds = 0; // seconds since state.moves changed
-  bool isHere = true; // false if the rank has left in order
+  bool isHere = true; // false if the rank has left or has no connection
 };
 
 struct Stall {

@@ -1,4 +1,4 @@
-// Times commands that the host itself runs.
+// Measures the times of commands that the host itself runs.
 #pragma once
 
 #include "runtime/device/Device.h"

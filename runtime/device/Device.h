@@ -27,7 +27,7 @@ struct DeviceInfo {
   std::string peakSource;   // where peakFlops comes from
   uint64_t memoryBytes = 0;
   uint64_t freeBytes = 0; // free memory at the time of the call; GPU only
-  // One line for each difference from the plan's description of the device. Results do not change.
+  // One line for each difference from the plan's description of the device. None changes results.
   std::vector<std::string> remarks;
 };
 
@@ -35,7 +35,7 @@ class GemmChoices;
 
 // Options of a device that the user chooses for each run.
 struct DeviceOptions {
-  // Threads of a CPU. 0: OMP_NUM_THREADS or, if that is not set, one per CPU that is allowed.
+  // The threads of a CPU device. 0: OMP_NUM_THREADS, else one per CPU that this process may use.
   int threads = 0;
   World *world = nullptr; // the ranks; may be null for a plan without collectives
   int index = 0;          // number of the device among those of the plan's type

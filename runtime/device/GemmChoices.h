@@ -85,7 +85,7 @@ public:
   // If the run was on another device before, and both devices have a choice for the same product,
   // returns the former device; else "". The last bits of results may change with the device.
   std::string formerDevice() const;
-  // Returns products for which this device could not use the choice of the run or another rank.
+  // Returns products for which this device could not use the choice of the run or of another rank.
   const std::vector<std::string> &rejected() const { return rejectedProducts; }
   // Returns the warnings since the last call.
   std::vector<std::string> takeWarnings() { return std::exchange(warnings, {}); }

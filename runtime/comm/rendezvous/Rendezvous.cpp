@@ -158,7 +158,7 @@ std::vector<Progress::State> Rendezvous::progressOfRanks() const {
 }
 
 std::string Rendezvous::nameOf(int rank) const {
-  if (names.empty()) // before the start, only rank 0 is known
+  if (names.empty()) // before all ranks have joined, only rank 0 has a known address
     return fmt::format("rank {} at {} port {}", rank, options.address, options.port);
   return fmt::format("rank {} (host {})", rank, names[static_cast<size_t>(rank)]);
 }
@@ -204,7 +204,7 @@ void Rendezvous::read() {
     lock.unlock();
     changed.notify_all();
   }
-  socket.shutdown(); // the hub may be waiting for messages of this rank
+  socket.shutdown(); // the hub may still wait for messages of this rank; this ends its wait
   {
     std::lock_guard lock(mutex);
     readerDone = true;
@@ -212,7 +212,7 @@ void Rendezvous::read() {
   changed.notify_all();
 }
 
-// Sends signs of life to rank 0. When a rank has left, calls wake(rank) options.arrival later.
+// Sends signs of life to rank 0. Calls wake(rank) when a rank left options.arrival ago.
 void Rendezvous::beat() {
   std::set<int> woken;
   std::unique_lock lock(mutex);

@@ -29,7 +29,7 @@ struct RendezvousOptions {
   Milliseconds join{30000};   // the maximum time until all ranks have joined
   Milliseconds beat{1000};    // the time between signs of life
   Milliseconds silence{8000}; // a rank without a sign of life for this time counts as hung
-  Milliseconds arrival{8000}; // the last messages of a rank that has left arrive in this time
+  Milliseconds arrival{8000}; // all messages of a rank that has left arrive within this time
   StallLimits stall;          // limits for ranks that give signs of life but make no progress
   // If a run has failed, and this object still exists after the time `grace`, it calls `onStuck`.
   // By default, `onStuck` prints the failure and ends the process with ExitCode::RankFailed.
@@ -107,7 +107,7 @@ private:
   std::map<int, Deadline> left;
   std::optional<Error> failed;
   Wake wake;
-  bool needed = false; // true if this rank needed one that is missing
+  bool needed = false; // true if lossOf() has reported a lost rank
   bool closing = false, readerDone = false;
   std::thread reader, beater;
 };

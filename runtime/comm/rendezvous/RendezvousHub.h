@@ -31,8 +31,8 @@ private:
   struct Member {
     Connection connection; // null before the rank has joined and after it has left
     std::string host;      // "" before the rank has joined
-    bool left = false;     // true if the rank has left in order
-    Progress::State state; // at the rank's latest sign of life
+    bool left = false;     // true if the rank has announced that it leaves
+    Progress::State state; // the rank's progress at its latest sign of life
     // The time of the latest sign of life, and the time of the latest change of state.moves
     std::chrono::steady_clock::time_point heard, moved;
   };

@@ -124,7 +124,7 @@ private:
 };
 
 Result<void> CpuDevice::load(const PlanFile &file) {
-  // Modules come first: a plan that cannot run here then takes no memory.
+  // Modules are loaded before arenas are allocated: a plan that cannot run here takes no memory.
   for (const auto *module : *file->modules()) {
     if (module->image()->size() == 0)
       return userError("{}: the plan's kernels have no code; compile it again", file.path());

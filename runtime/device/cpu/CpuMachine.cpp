@@ -105,7 +105,7 @@ PeakSpeed peakSpeed(Storage compute, int threads) {
   static const double clock = measureClock();
   if (clock <= 0)
     return {0, "unknown on this processor"};
-  double perCycle = 8; // FLOPs in f32. SSE: 4 lanes, each an addition and a multiplication
+  double perCycle = 8; // f32 FLOPs. With SSE, each of 4 lanes adds and multiplies
   const char *by = "SSE";
 #if defined(__x86_64__)
   const std::string_view set = kernelSet().name;

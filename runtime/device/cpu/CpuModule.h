@@ -10,7 +10,7 @@
 
 namespace lmc::cpu {
 
-// A kernel's entry. It computes the work items [begin, end) of a launch.
+// The entry function of a kernel. It computes the work items [begin, end) of a launch.
 using KernelEntry = void (*)(void *const *args, int64_t begin, int64_t end);
 
 class CpuModule {
@@ -27,7 +27,7 @@ public:
 private:
   CpuModule(void *handle, int file) : handle(handle), file(file) {}
   void *handle;
-  int file; // descriptor of the image in memory
+  int file; // descriptor of a file in memory, which has the module's image
 };
 
 } // namespace lmc::cpu

@@ -82,7 +82,7 @@ Result<std::unique_ptr<Gemm>> GemmCache::make(const GemmShape &shape, GemmLibrar
 Result<std::vector<GemmLibrary>> GemmCache::libraries(const GemmGroupShape &group) const {
   auto found = libraries(group.shape);
   if (found)
-    std::erase(*found, GemmLibrary::OneDnn); // oneDNN's code is compiled for one m and one k
+    std::erase(*found, GemmLibrary::OneDnn); // oneDNN compiles code for one m and k; parts differ
   return found;
 }
 
@@ -174,7 +174,7 @@ static void fillRandom(AlignedMemory &memory, int64_t elements, Storage storage)
                 size_t(std::min(period, elements - i) * width));
 }
 
-// Times run(product) for each library. Returns the fastest library with its shortest time.
+// Measures the time of run(product) for each library. Returns the fastest, with its shortest time.
 template <typename Product, typename Shape, typename Run>
 Result<GemmChoice> GemmCache::fastest(const Shape &shape, const std::vector<GemmLibrary> &available,
                                       Run run) {
@@ -184,8 +184,8 @@ Result<GemmChoice> GemmCache::fastest(const Shape &shape, const std::vector<Gemm
     products.push_back(std::move(*product));
   }
   std::vector<double> seconds(products.size(), std::numeric_limits<double>::infinity());
-  // The first run of each library only warms it up. Then all libraries run in each turn, so that
-  // other load on the machine slows all of them. Libraries 25% slower than the best are left out.
+  // All libraries run in each round, so that other load on the machine slows all of them. Round 0
+  // only warms them up. From round 2 on, libraries over 25% slower than the best are left out.
   double best = std::numeric_limits<double>::infinity();
   for (int turn = 0; turn <= kTimedRuns; ++turn)
     for (size_t i = 0; i < products.size(); ++i) {
@@ -218,8 +218,8 @@ Result<GemmChoice> GemmCache::measure(const GemmShape &shape,
   return choice;
 }
 
-// The maximum number of bytes of an operand, counted over all timed parts of a group. It exceeds
-// the caches: then operands come from memory, as those of experts do.
+// The maximum number of bytes of an operand, summed over all timed parts of a group. It exceeds the
+// caches, so that timed operands are read from memory, as the operands of experts are in a run.
 static constexpr int64_t kProbeBytes = 64 << 20;
 
 Result<GemmChoice> GemmCache::measure(const GemmGroupShape &group,
@@ -254,7 +254,7 @@ Result<GemmChoice> GemmCache::measure(const GemmGroupShape &group,
   return choice;
 }
 
-// Returns the implementation of `shape` by `library` from `made`. The first call makes it.
+// Returns the product of `shape` by `library` in the map `made`. Makes it if it is not there yet.
 template <typename Made, typename Shape>
 auto GemmCache::findIn(Made &made, const Shape &shape, GemmLibrary library)
     -> Result<typename Made::mapped_type::pointer> {

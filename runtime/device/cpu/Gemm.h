@@ -101,7 +101,7 @@ public:
   // `choices` may be null, and must otherwise outlive this object.
   explicit GemmCache(int threads, GemmChoices *choices = nullptr)
       : threads(threads), choices(choices) {}
-  GemmCache(const GemmCache &) = delete; // products refer to `buffers`
+  GemmCache(const GemmCache &) = delete; // products refer to this object's `buffers`
 
   // Returns a product. It uses the library in `choices`, else the fastest one (if `choices`
   // measures), else the packed kernels. Error: LMC_MKL names no library.

@@ -28,11 +28,11 @@ struct ExpertCommand {
   const int32_t *offsets;
   const char *a, *b;
   char *d;
-  // rowX is the bytes from one row to the next, if operand X has the rows of all experts. expertX
-  // is the bytes from one matrix to the next, if X has a matrix per expert. The other one is 0.
+  // rowX is the bytes from one row to the next, or 0 if operand X has a matrix per expert. expertX
+  // is the bytes from one matrix to the next, or 0 if X has the rows of all experts.
   int64_t rowA, rowB, rowD, expertB, expertD;
-  bool rowsAreDepth;           // true: an expert's number of rows is the k of its product; else m
-  int64_t otherSize;           // k or m, whichever is equal for all experts
+  bool rowsAreDepth;           // true: an expert's number of rows is its product's k; false: its m
+  int64_t otherSize;           // m if rowsAreDepth, else k; it is equal for all experts
   std::vector<GemmPart> parts; // one per expert
 
   void run();

@@ -28,7 +28,7 @@ struct CommandFailed : std::runtime_error {
   ExitCode code;
 };
 
-// An async collective that was started. `number` is its place in the order of its queue.
+// An async collective that was started. `number` is its place in its queue, from add().
 struct StartedCollective {
   uint64_t number = 0;
   std::chrono::steady_clock::time_point begin, end;
@@ -94,7 +94,7 @@ public:
 private:
   AlignedMemory scratch;
   int64_t scratchBytes = 0;              // bytes of scratch per thread
-  std::array<CollectiveQueue, 2> queues; // declared after `memory`, so destroyed before it
+  std::array<CollectiveQueue, 2> queues; // destroyed before `memory` above, which collectives use
 };
 
 // Makes `command` ready to run; `op` is its body. The files of commands/ have a specialisation for

@@ -42,7 +42,7 @@ public:
 
 class CudaDevice;
 
-// The maximum time that the destructor of a device waits for the GPU.
+// After this time, drain() aborts NCCL's collectives if the GPU is not idle.
 constexpr std::chrono::seconds kLastWait{5};
 
 // Commands `first` to `last` of a function, which run as one graph or are enqueued one by one.
@@ -455,7 +455,7 @@ Result<void> CudaDevice::allocate() {
     CUdeviceptr at = 0;
     const CUresult result = driver.cuMemAlloc(&at, std::max<uint64_t>(bytes, 1));
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
-      LMC_TRY(gpu.requireFree(bytes, what)); // its message says more
+      LMC_TRY(gpu.requireFree(bytes, what)); // this error explains more than the driver's
     LMC_TRY(driver.check(result, fmt::format("allocate {} bytes for {}", bytes, what)));
     return DeviceMemory(driver, at);
   };
@@ -490,8 +490,8 @@ Result<void> CudaDevice::allocate() {
   return synchronize();
 }
 
-// Returns a bool per command: true for a collective whose Wait is in another part. A captured graph
-// must wait for all work that it starts, and cannot wait for work of an earlier graph.
+// Returns a bool per command: true for a collective that has no Wait in its own part. A captured
+// graph must wait for all work that it starts, and cannot wait for work of an earlier graph.
 static std::vector<bool> waitedForApart(const plan::Function &function,
                                         const std::vector<Part> &parts) {
   std::vector<bool> apart(function.commands()->size());
@@ -713,7 +713,7 @@ Result<bool> CudaDevice::initialize(int index, const HeldPart &part, uint64_t se
   const plan::Variable &variable = *plan->variables()->Get(uint32_t(index));
   const plan::Initializer *how = variable.initializer();
   const plan::Slice &slice = *plan->slices()->Get(variable.slice());
-  // Returns the address of the elements `part` in slice `of`, whose layout is the variable's.
+  // Returns the address of the elements `part` in slice `of`, which has the variable's layout.
   auto addressOf = [&](const plan::Slice &of) {
     return addresses[of.arena()] + of.offset() + part.at * byteWidth(of.dtype());
   };

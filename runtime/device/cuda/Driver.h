@@ -53,7 +53,7 @@ public:
     return *this;
   }
   ~Owned() {
-    // This may fail after a failure of the device; the end of the process frees the handle.
+    // An error is ignored: after a failure of the device, the end of the process frees the handle.
     if (handle)
       (void)(driver->*Destroy)(handle);
   }

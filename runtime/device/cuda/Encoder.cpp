@@ -111,7 +111,7 @@ Result<Encoded> Encoder::encode(const plan::Command &command) const {
 Result<std::vector<Encoded>> Encoder::encode(const plan::Function &function,
                                              const std::vector<bool> &apart, bool oneByOne) const {
   std::vector<Encoded> all;
-  // ends[i] is the event that the Wait of collective i needs, or null if it needs none.
+  // ends[i] is the event for which the Wait of collective i waits; null: that Wait does nothing.
   std::vector<std::shared_ptr<Event>> ends(function.commands()->size());
   for (const plan::Command *command : *function.commands()) {
     if (const plan::Collective *op = command->body_as_Collective()) {

@@ -119,7 +119,7 @@ std::string holders(const std::string &uuid) {
   auto count = static_cast<unsigned>(all.size());
   int status = processes(gpu, &count, all.data());
   if (status == kTooSmall) {
-    all.resize(count + 8); // more processes may start before the next call
+    all.resize(count + 8); // 8 more, because more processes may start before the next call
     count = static_cast<unsigned>(all.size());
     status = processes(gpu, &count, all.data());
   }

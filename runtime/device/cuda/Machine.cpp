@@ -30,7 +30,7 @@ Result<ordered_json> copyThereAndBack(const Driver &driver) {
   DeviceMemory memory(driver, device);
   auto *words = static_cast<uint32_t *>(source.get());
   for (uint32_t i = 0; i < kCopiedBytes / sizeof *words; ++i)
-    words[i] = i * 2654435761u; // no two words are equal
+    words[i] = i * 2654435761u; // all words differ, so that a misplaced word is noticed
   std::memset(target.get(), 0, kCopiedBytes);
   const auto start = std::chrono::steady_clock::now();
   LMC_CUDA(driver, cuMemcpyHtoDAsync(device, source.get(), kCopiedBytes, stream.get()),

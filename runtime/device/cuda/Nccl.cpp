@@ -153,7 +153,7 @@ public:
     const uint64_t elements = call.dBytes / byteWidth(call.dtype);
     const ncclDataType_t type = ncclTypeOf(call.dtype);
     switch (call.kind) {
-    case plan::CollectiveKind::AllGather: // copies bytes, so it works for every dtype
+    case plan::CollectiveKind::AllGather: // it copies bytes, so it works for every dtype
       LMC_TRY(library.check(library.ncclAllGather(x, d, call.xBytes, ncclInt8, comm, own.get()),
                             "gather", comm));
       break;

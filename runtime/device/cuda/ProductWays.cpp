@@ -16,7 +16,7 @@ namespace lmc::cuda {
 
 using Kind = TwoWayProduct::Kind;
 
-// The names of the two ways in a GemmChoice.
+// The two ways (ProductWays.h) have these names in a GemmChoice.
 struct Names {
   const char *first, *second;
 };
@@ -208,7 +208,7 @@ Result<void> ProductWays::run(const TwoWayProduct &command, Way way, const WayAd
       LMC_TRY(products.run(
           command.shape, {at.left, at.weight, isGradient ? at.result : at.halves, 0, at.workspace},
           stream));
-      arguments.clear(); // x and w are arguments only of the kernel that computes everything
+      arguments.clear(); // cuBLASLt has read `left` and `weight`, so this way's kernel does not
     }
     arguments.push_back(at.halves);
     if (isGradient)
@@ -262,7 +262,7 @@ static std::string difference(const std::vector<std::vector<double>> &found,
   return "";
 }
 
-// Products.cpp explains these numbers.
+// The comment on kHeatSeconds in Products.cpp explains these numbers.
 static constexpr int kRounds = 3;
 static constexpr double kHeatSeconds = 3e-3, kRoundSeconds = 2e-3;
 

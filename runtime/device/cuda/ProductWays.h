@@ -32,10 +32,10 @@ struct TwoWayProduct {
 
 // The addresses of a command's matrices. plan.fbs has their shapes.
 struct WayAddresses {
-  CUdeviceptr left = 0, weight = 0; // x or dy
+  CUdeviceptr left = 0, weight = 0; // left: x, or dy for Kind::Gradient; weight: w
   CUdeviceptr halves = 0;           // gu
   CUdeviceptr gradients = 0;        // dgu, only for Kind::Gradient; may equal `halves`
-  CUdeviceptr result = 0;           // a; for Kind::Experts y
+  CUdeviceptr result = 0;           // a, or y for Kind::Experts; for Kind::Gradient d, then a
   CUdeviceptr offsets = 0;          // only for Kind::Experts
   CUdeviceptr workspace = 0;        // only for cuBLASLt
 };

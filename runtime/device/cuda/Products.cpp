@@ -175,7 +175,7 @@ Result<std::vector<cublasLtMatmulHeuristicResult_t>> Product::candidates(int mos
   LMC_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
               described.residual ? described.alignC : described.alignD));
   LMC_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, described.alignD));
-  // A trial may have set the address of its own bias.
+  // A trial may have set its own bias's address. This sets an address with the plan's alignment.
   if (described.hasBias)
     LMC_TRY(check(pointToBias(described.alignBias)));
   std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(most));
@@ -252,10 +252,10 @@ LibraryFile Products::libraryFile() const {
 ProductShape Products::shapeOf(const plan::Plan &plan, const plan::Command &command,
                                const plan::Gemm &gemm) {
   auto slice = [&](uint32_t index) -> const plan::Slice & { return *plan.slices()->Get(index); };
-  // Arenas start at multiples of 256 bytes.
+  // Arenas start at multiples of 256 bytes, so an address is aligned as its offset is.
   auto alignment = [&](uint32_t index, uint64_t elements = 0) {
     uint64_t bits = slice(index).offset();
-    if (gemm.batch() > 1) // the next matrices must have the alignment too
+    if (gemm.batch() > 1) // matrices after the first must be aligned too
       bits |= elements * byteWidth(slice(index).dtype());
     return static_cast<uint32_t>(bits ? std::min<uint64_t>(bits & -bits, 16) : 16);
   };
@@ -477,7 +477,7 @@ private:
   PinnedMemory pattern; // random values, of which copies fill the inputs
   PinnedMemory rows;    // three rows of a result
   static constexpr uint64_t kPatternBytes = 1 << 20;
-  uint64_t inputBytes = 0, biasBytes = 0, residualBytes = 0; // inputBytes: of a and b together
+  uint64_t inputBytes = 0, biasBytes = 0, residualBytes = 0; // inputBytes counts both a and b
   std::vector<double> values;                                // the values of the pattern
   // The elements of a and b repeat after this number of elements. It is a prime number, so that no
   // two rows are equal: an algorithm that confuses rows would otherwise pass the check.
@@ -586,7 +586,7 @@ Result<bool> Products::tryOut(const Product &product, const cublasLtMatmulAlgo_t
 }
 
 Result<size_t> Products::chooseFirst(Product &product, Trial &trial) {
-  // The first proposal nearly always works. cuBLASLt computes others only if it does not.
+  // The first proposal nearly always works. cuBLASLt is asked for others only if it fails.
   auto first = product.candidates(1);
   if (first) {
     product.algorithm = first->front().algo;

@@ -28,7 +28,7 @@ struct ProductShape {
   plan::DType input = plan::DType::F32, output = plan::DType::F32;
   bool hasBias = false;
   plan::DType bias = plan::DType::F32;
-  uint32_t alignA = 16, alignB = 16, alignD = 16, alignBias = 16, alignC = 16; // alignC: of the residual
+  uint32_t alignA = 16, alignB = 16, alignD = 16, alignBias = 16, alignC = 16; // C is the residual
   uint64_t workspaceBytes = 0;
 
   auto operator<=>(const ProductShape &) const = default;

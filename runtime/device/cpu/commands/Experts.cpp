@@ -28,7 +28,7 @@ void probabilities(bool isSigmoid, const T *logits, int64_t count, Real *p) {
     p[e] /= sum;
 }
 
-// This is added to a sum of sigmoids before a division by the sum, as in DeepSeek-V3's code.
+// This number is added to a sum of sigmoids before a division by the sum, as in DeepSeek-V3's code.
 constexpr double kLeastSum = 1e-20;
 
 // The command Route (plan.fbs).
@@ -44,7 +44,7 @@ template <typename T> struct Router {
   Real *weights = at.address<Real>(op.weights());
   int32_t *experts = at.address<int32_t>(op.experts());
   Real *counts = at.address<Real>(op.counts()), *mass = at.address<Real>(op.mass());
-  // `rows` has, per task, p of its present row. `sums` has, per task, sums of normalised p.
+  // Per task, `rows` has p of its current token, and `sums` has sums of normalised p over tokens.
   std::vector<Real> rows = std::vector<Real>(size_t(tasksOf(tokens) * count)), sums = rows;
 
   void operator()() {
@@ -102,7 +102,7 @@ template <typename T> struct RouterGrad {
   const Real *dweights = at.address<const Real>(op.dweights());
   const Real *dmass = at.address<const Real>(op.dmass()); // may be null
   T *dlogits = at.address<T>(op.dlogits());
-  // `rows` has two rows for each task: p of the present token, and the gradient of p.
+  // `rows` has two rows for each task: p of the current token, and the gradient of p.
   std::vector<Real> rows = std::vector<Real>(size_t(tasksOf(tokens) * 2 * count));
 
   void operator()() {
@@ -120,7 +120,7 @@ template <typename T> struct RouterGrad {
     probabilities(isSigmoid, logits + t * count, count, p);
     for (int64_t e = 0; e < count; ++e)
       dp[e] = dmass ? dmass[e] : Real(0);
-    Real sum = isSigmoid ? Real(kLeastSum) : Real(0), along = 0; // the sums of p and of dw w
+    Real sum = isSigmoid ? Real(kLeastSum) : Real(0), along = 0; // sums of p, and of dw times w
     for (int64_t j = 0; j < chosen; ++j)
       sum += p[expert[j]];
     for (int64_t j = 0; j < chosen; ++j)

@@ -89,7 +89,7 @@ Result<const Mkl *> open() {
   // These calls select this program's OpenMP runtime and 32-bit sizes. MKL must get them first.
   setThreading(kThreadingGnu);
   setInterface(kInterfaceLp64);
-  // Results then have equal bits in every run, for any alignment of the operands.
+  // After this call, results have equal bits in every run, for any alignment of the operands.
   setReproducible(kReproducibleOnOneMachine);
   setDynamic(0); // MKL uses exactly the number of threads that is set
   MklVersion version{};

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kQueries = 64;
 constexpr int64_t kKeys = 64;
-// Lower than every score, but finite, so that m - m' is never infinity minus infinity.
+// This is lower than every score, but finite, so that m - m' is never infinity minus infinity.
 constexpr double kLowestScore = -1e30;
 constexpr double kLog2E = 1.4426950408889634074;
 constexpr double kLn2 = 0.69314718055994530942;

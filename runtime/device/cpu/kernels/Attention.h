@@ -26,7 +26,7 @@ struct AttentionArgs {
 struct AttentionGradArgs : AttentionArgs {
   const void *dout;
   void *dq, *dk, *dv;
-  void *workspace; // only needed for BF16: f32 [batch * seq, heads * headDim], dense
+  void *workspace; // sums of dq, only for BF16: f32 [batch * seq, heads * headDim], without gaps
   int64_t dqPitch, dkPitch, dvPitch;
   // Tables of the rotary embedding, [seq, headDim / 2]. If not null, they rotate dq and dk back.
   const float *cos = nullptr, *sin = nullptr;

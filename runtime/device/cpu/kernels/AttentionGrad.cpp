@@ -33,9 +33,9 @@ template <typename R> struct BackwardScratch {
   R *queries, *outputGrad; // [kQueries][leading]
   R *weights, *scoreGrad;  // [kQueries][kKeyLeading]: `weights` is P; `scoreGrad` is dP, then dS
   R *queryGrad;            // [kQueries][leading]
-  R *lse, *correction;     // [query heads][seq]: lse / ln 2; D
+  R *lse, *correction;     // [query heads][seq]: `lse` has lse / ln 2, `correction` has D
   int32_t *firstKeys;      // [seq]: the first key that each query sees
-  int32_t *queryEnds;      // [seq]: end of the queries that see each key
+  int32_t *queryEnds;      // [seq]: 1 + the last query that sees each key
   int64_t bytes;
 
   BackwardScratch(void *memory, const AttentionGradArgs &args) {

@@ -6,7 +6,7 @@
 
 namespace lmc::cpu::LMC_ISA {
 
-// Set the functions of attention, and of its gradient.
+// These two set the members of `kernels` for attention, and for its gradient.
 template <typename T> void addAttention(AttentionKernels &kernels);
 template <typename T> void addAttentionBackward(AttentionKernels &kernels);
 

@@ -22,7 +22,7 @@ template <typename R> inline constexpr int kTileColumns = 2 * kWidth<R>;
 
 enum class Layout { RowMajor, ColumnMajor };
 
-// Computes one register tile. Not inlined, else each caller would repeat the code of all shapes.
+// Computes one register tile. It is not inlined, else each caller would repeat all shapes' code.
 template <typename R, Layout kLayout, int kRows, int kVectors>
 __attribute__((noinline)) void tile(int64_t depth, const R *a, int64_t lda, const R *b, int64_t ldb, R *c,
                      int64_t ldc, bool add) {
