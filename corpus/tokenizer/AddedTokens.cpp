@@ -30,7 +30,7 @@ static bool isWord(char32_t c) { return wordCharacters().contains(c); }
 void TokenFinder::find(std::string_view text, const IdSet &asText, std::vector<Part> &parts,
                        std::vector<size_t> &spelled) const {
   parts.clear();
-  size_t done = 0; // `parts` covers the text before this byte
+  size_t done = 0; // `parts` covers the first `done` bytes of the text
   for (size_t at = 0; at < text.size();) {
     if (!mayBegin(text[at])) {
       ++at;
@@ -57,7 +57,7 @@ void TokenFinder::find(std::string_view text, const IdSet &asText, std::vector<P
           (end < text.size() && isWord(readUtf8(text, right))))
         continue;
     }
-    if (token.leftStrip) // white space may belong to the token before
+    if (token.leftStrip) // strips no white space that belongs to the previous token
       begin = std::max(spaceBegin(text, 0, begin), done);
     if (token.rightStrip)
       for (size_t next = end; next < text.size() && isSpace(readUtf8(text, next));)

@@ -39,7 +39,7 @@ public:
   // first byte is added to `spelled`.
   void find(std::string_view text, const IdSet &asText, std::vector<Part> &parts,
             std::vector<size_t> &spelled) const;
-  // Returns the index of the longest token that begins `text`, or kNoId. `end` gets its length.
+  // Returns the index of the longest token at the start of `text`, or kNoId; `end` is its length.
   uint32_t longest(std::string_view text, size_t &end) const;
   bool mayBegin(char byte) const { return begins[static_cast<uint8_t>(byte)]; }
 

@@ -26,14 +26,14 @@ public:
 private:
   // Returns the decoded text of pieces; without a decoder, the pieces with `gap` between them.
   Result<std::string> join(std::vector<std::string> pieces, const char *gap) const;
-  // Returns the text of a piece that follows another piece. Decoders may change the first piece.
+  // Returns the decoded text of a piece that is not the first: decoders may change the first one.
   Result<std::string> textOf(const std::string &piece) const;
   friend class PipelineEncoder;
   PipelineParts parts;
   TokenFinder plain;      // finds added tokens in a text before the normalizer changes it
   TokenFinder normalized; // finds the other added tokens in a normalized text
   std::unordered_map<uint32_t, std::string> addedText; // texts of added tokens, for decode()
-  StringMap<uint32_t> addedIds;                        // ids of added tokens, by token
+  StringMap<uint32_t> addedIds;                        // from the text of an added token to its id
   IdSet special;                                       // ids of special added tokens
 };
 
@@ -100,7 +100,7 @@ protected:
 private:
   const Pipeline &pipeline;
   IdSet special; // ids that must not come from text
-  IdSet unadded; // those ids of `special` that no added token has
+  IdSet unadded; // the ids in `special` that belong to no added token
   WordCache cache;
   std::vector<Part> plainParts, normalizedParts;
   std::vector<size_t> spelledAt;
@@ -139,7 +139,7 @@ private:
     return {};
   }
 
-  // Encodes text without added tokens.
+  // Encodes a normalized text in which neither TokenFinder has found a token.
   Result<void> encodeNormalized(std::string_view text, bool atBegin, std::vector<uint32_t> &ids) {
     if (!pipeline.parts.preTokenizer)
       return encodeWord(text, ids);
@@ -173,14 +173,14 @@ private:
       return std::count_if(ids.begin() + begin, ids.end(),
                            [&](uint32_t id) { return contains(set, id); });
     };
-    bool spells = false; // the word spells a special token that is no added token, and was counted
+    bool spells = false; // true if the word spells a token of `unadded`, which was counted
     if (within(special) > 0) {
       for (auto left = within(unadded); left > 0; --left, spells = true)
         LMC_TRY(countSpelled(word, 0));
       ids.resize(begin);
       LMC_TRY(model.encode(word, &special, ids));
     }
-    if (!spells) // A special token counts again whenever the word comes again.
+    if (!spells) // A word that spells a token is counted each time, so it is not cached.
       cache.add(word, std::span(ids).subspan(begin));
     return {};
   }
@@ -218,8 +218,8 @@ Result<std::string> Pipeline::textOf(const std::string &piece) const {
 }
 
 Result<std::vector<std::optional<uint64_t>>> Pipeline::bytesOfTokens() const {
-  // Decoding the pieces of a space and of a newline tells which kind of decoder this is. Only whole
-  // characters can tell: parts of characters become U+FFFD.
+  // How the pieces of a space and of a newline are decoded shows the kind of the decoder. A byte
+  // that is only a part of a character cannot show it, because it becomes U+FFFD.
   LMC_LET(space, textOf(byteCharacters()[' ']));
   LMC_LET(newline, textOf(bytePiece('\n')));
   const bool isByteLevel = *space == " ", hasBytePieces = *newline == "\n";

@@ -13,7 +13,7 @@ namespace lmc {
 
 namespace {
 
-// A class of characters. `ranges` is for Oniguruma: a count, then both ends of each range.
+// A class of characters. `ranges` is for Oniguruma: the number of ranges, then both ends of each.
 struct Class {
   std::string_view name;
   CodePoints set;
@@ -44,7 +44,7 @@ const std::map<OnigCtype, Class> &classes() {
 
 // Sets Oniguruma's limits. Returns Oniguruma's UTF-8 encoding, changed to use classes().
 OnigEncoding encoding() {
-  constexpr unsigned long kMostSteps = 1'000'000'000; // of one search, which takes seconds
+  constexpr unsigned long kMostSteps = 1'000'000'000; // per search; so many steps take seconds
   static OnigEncodingType own = [] {
     OnigEncodingType type = OnigEncodingUTF8;
     type.property_name_to_ctype = [](OnigEncoding, OnigUChar *begin, OnigUChar *end) {
@@ -53,7 +53,7 @@ OnigEncoding encoding() {
           return int(number);
       return ONIGERR_INVALID_CHAR_PROPERTY_NAME;
     };
-    // Oniguruma decides below 256: outside of brackets, its \w has six characters that `set` lacks.
+    // Oniguruma decides below U+0100: outside of brackets its \w has six characters not in `set`.
     type.is_code_ctype = [](OnigCodePoint c, OnigCtype number) {
       const auto found = classes().find(number);
       return c < 256 || found == classes().end() ? OnigEncodingUTF8.is_code_ctype(c, number)
@@ -66,10 +66,10 @@ OnigEncoding encoding() {
       return 0;
     };
     onig_initialize(nullptr, 0);
-    onig_set_parse_depth_limit(200); // so few that a thread's stack suffices
+    onig_set_parse_depth_limit(200); // a thread's stack suffices for this depth
     onig_set_retry_limit_in_match(kMostSteps);
     onig_set_retry_limit_in_search(kMostSteps);
-    onig_set_match_stack_limit_size(100'000'000); // entries, 4 GiB: a word of 10^8 letters
+    onig_set_match_stack_limit_size(100'000'000); // entries, 4 GiB, for a word of 10^8 letters
     return type;
   }();
   return &own;
@@ -127,7 +127,7 @@ Result<Matcher> compile(std::string_view pattern) {
 } // namespace
 
 Result<Matcher> matchRegex(std::string_view pattern) {
-  constexpr size_t kMostBytes = 64 << 10; // far beyond the patterns of known tokenizers
+  constexpr size_t kMostBytes = 64 << 10; // known tokenizers have far shorter patterns
   if (pattern.size() > kMostBytes)
     return userError("a regular expression of {} bytes, more than {}, is not supported",
                      pattern.size(), kMostBytes);

@@ -24,7 +24,7 @@ namespace {
 using Type = SentencePieceModel::Type;
 
 constexpr uint64_t kMaximumModelBytes = 1 << 30;
-constexpr float kUnknownPenalty = 10;  // below the lowest score of a normal piece
+constexpr float kUnknownPenalty = 10;  // unknown characters score this far below all normal pieces
 constexpr size_t kLongestPiece = 8000; // bytes
 
 class SentencePiece : public Tokenizer {
@@ -47,20 +47,20 @@ private:
   std::optional<Charsmap> charsmap;
   StringMap<uint32_t> all;        // all pieces
   StringMap<uint32_t> symbols;    // ids of the pieces that text can become, and of `extra`
-  std::vector<std::string> extra; // characters of pieces that are no pieces themselves; ids from
-                                  // pieces.size() on
+  std::vector<std::string> extra; // characters that occur in pieces but are no pieces; their
+                                  // ids begin at pieces.size()
   uint32_t unknown = kNoId;
   std::array<uint32_t, 256> bytes; // ids of byte pieces
-  TokenFinder userDefined;         // pieces that are kept whole
+  TokenFinder userDefined;         // finds user-defined pieces, which are kept whole
   TokenFinder control;
   MergeTable merges{0};      // only for BPE
   bool cutsAtSpaces = false; // true if no piece has a space mark after another character
   Trie trie;                 // only for Unigram: the pieces
   std::vector<float> scores; // only for Unigram; scores[unknown] is that of an unknown character
   float largestScore = 0;    // only for Unigram: the largest absolute score
-  // True for ASCII characters (not the space) that normalizing keeps before an ASCII character.
+  // True for ASCII characters (not the space) that normalizing keeps if an ASCII character follows.
   std::array<bool, 256> simple{};
-  bool spaceIsSimple = false; // true if a space stays as it is before an ASCII character
+  bool spaceIsSimple = false; // true if normalizing keeps a space before an ASCII character
 
   Result<void> initializeBpe();
   void initializeUnigram();
@@ -102,7 +102,7 @@ Result<void> SentencePiece::initialize() {
       return userError("the score of piece {} is no number", id);
     if (text == std::string_view("\0", 1) && type == Type::Unused)
       continue;
-    // `sentencepiece` also limits the length of a piece. This bounds the work for its substrings.
+    // As in `sentencepiece`, a piece's length has a limit. It bounds the work for its substrings.
     const auto fail = [&](const char *what) {
       return userError("piece {}, {}, {}", id, inQuotes(text), what);
     };
@@ -218,7 +218,7 @@ void SentencePiece::initializeUnigram() {
   }
   cutsAtSpaces = !innerMark;
   trie.finish();
-  if (unknown == kNoId) { // Unknown characters become bytes.
+  if (unknown == kNoId) { // Without an unknown piece, unknown characters become bytes.
     unknown = static_cast<uint32_t>(scores.size());
     scores.push_back(0);
   }
@@ -320,11 +320,11 @@ private:
   const std::shared_ptr<const SentencePiece> owned;
   const SentencePiece &tokenizer;
   const SentencePieceModel &model;
-  WordCache cache; // words of BPE, or of Unigram with the note of encodeUnigram()
+  WordCache cache; // ids of words; for Unigram, a note is the limit of encodeUnigram()
   std::string normalized;
   std::vector<Part> parts;
   std::vector<size_t> spelledAt;
-  static constexpr size_t kAhead = 8; // words between a word's prefetches
+  static constexpr size_t kAhead = 8; // entries are loaded so many words ahead, slots twice as many
   std::vector<std::string_view> words;
   std::vector<uint64_t> hashes; // hashes of `words`
   std::vector<uint32_t> symbols;
@@ -361,7 +361,7 @@ private:
     words.clear();
     cutBeforeMarks(text, words);
     for (std::string_view word : words) {
-      // After any text, a word with a leading space mark gets the same ids: the mark is a piece.
+      // A word with a leading space mark has the same ids after any text, as the mark is a piece.
       const bool alone = word.starts_with(kSpaceMark);
       if (const auto known = alone ? cache.find(word) : std::nullopt) {
         ids.insert(ids.end(), known->ids.begin(), known->ids.end());
@@ -560,7 +560,7 @@ Result<std::string> SentencePiece::decode(std::span<const uint32_t> ids) const {
   const auto flush = [&] {
     for (std::string_view rest = pending; !rest.empty();) {
       const size_t length = validUtf8Length(rest);
-      text += length > 0 ? rest.substr(0, length) : "\xef\xbf\xbd"; // U+FFFD for each other byte
+      text += length > 0 ? rest.substr(0, length) : "\xef\xbf\xbd"; // U+FFFD for each invalid byte
       rest.remove_prefix(std::max<size_t>(length, 1));
     }
     pending.clear();

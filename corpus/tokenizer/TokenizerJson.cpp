@@ -84,7 +84,7 @@ std::string decodeBase64(const JsonNode &node) {
   const std::string text = node.text();
   std::string bytes;
   uint32_t bits = 0;
-  int count = 0; // number of bits in `bits` that are in no byte yet
+  int count = 0; // number of low bits of `bits` that are not in `bytes` yet
   static constexpr std::string_view kDigits =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   const size_t end = std::min(text.find_last_not_of('=') + 1, text.size());
@@ -159,7 +159,7 @@ constexpr std::string_view kGpt2 =
 
 struct PreTokenizers {
   std::vector<PreTokenizer> all;
-  bool byteLevel = false; // true if the words are byte-level from here on
+  bool byteLevel = false; // true if the last pre-tokenizer makes the words byte-level
 };
 
 void readPreTokenizer(const JsonNode &node, PreTokenizers &out) {
@@ -176,7 +176,7 @@ void readPreTokenizer(const JsonNode &node, PreTokenizers &out) {
   if (isType(node, "ByteLevel", {"type", "add_prefix_space", "trim_offsets", "use_regex"})) {
     if (node.at("add_prefix_space").boolean())
       out.all.push_back(makePrefixSpace());
-    node.at("trim_offsets").boolean(); // this key only affects where a token lies in the text
+    node.at("trim_offsets").boolean(); // this key only affects the offsets of tokens
     auto useRegex = node.find("use_regex");
     if (!useRegex || useRegex->boolean())
       split(orFail(node, matchRegex(kGpt2)), SplitBehavior::Isolated);

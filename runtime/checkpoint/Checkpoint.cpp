@@ -388,7 +388,7 @@ Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDi
       Result<CheckpointState> state = readCheckpointState(path, /*verifyChecksums=*/false);
       if (state && state->step == step)
         return std::optional(path);
-      // If a checkpoint cannot be read, or another release wrote it, it does not count as damaged.
+      // A checkpoint that cannot be read, or is of another release, is not damaged: it is an Error.
       if (!state && state.error().code == ExitCode::Failure)
         return state.error();
       if (::access((path + "/" + kStateFile).c_str(), R_OK) != 0 && errno != ENOENT)
@@ -415,10 +415,10 @@ Result<std::vector<std::string>> moveAside(const std::vector<DamagedCheckpoint> 
 // Where a tensor lies in a file of a checkpoint.
 struct PlacedTensor {
   uint64_t offset, bytes; // byte range in the file
-  size_t index;           // in the target's list of tensors
+  size_t index;           // index in CheckpointTarget::tensors
 };
 
-// Returns the places in the order of the data. Error: the file does not hold exactly these tensors.
+// Returns the tensors' places, in order of offset. Error: they are not exactly those of `target`.
 static Result<std::vector<PlacedTensor>> placeTensors(const SafeTensorsFile &contents,
                                                       const CheckpointTarget &target) {
   const char *other =
@@ -446,7 +446,7 @@ static Result<std::vector<PlacedTensor>> placeTensors(const SafeTensorsFile &con
   return places;
 }
 
-// `data` has bytes [offset, offset + bytes) of the file. Stores all tensor bytes among them.
+// `data` has bytes [offset, offset + bytes) of a file. Stores those that belong to tensors.
 static Result<void> storeParts(const CheckpointTarget &target,
                                const std::vector<PlacedTensor> &places, uint64_t offset,
                                const void *data, uint64_t bytes) {
@@ -506,7 +506,7 @@ static Result<OpenedFiles> openFiles(const std::string &directory,
   return opened;
 }
 
-// Stores the parts that this rank has.
+// Reads this rank's parts of the tensors from the files and passes them to `store`.
 static Result<void> readParts(const OpenedFiles &opened,
                               const std::vector<CheckpointTarget> &targets) {
   constexpr uint64_t kBlockBytes = 1 << 20;

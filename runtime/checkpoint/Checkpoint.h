@@ -80,17 +80,17 @@ struct CheckpointFile {
   FetchTensor fetch;
 };
 
-// A key of `extra`. If a permanent checkpoint is saved late, the value is the step when it was due.
+// A key of `extra`: the step at which a permanent checkpoint was due, if it was saved later.
 inline constexpr const char *kStandsFor = "stands_for";
 
 // The rules by which a save keeps older checkpoints. One rule is enough to keep a checkpoint.
 struct KeepRules {
   KeepRules(int newest = 0) : newest(newest) {}
   int newest; // the number of newest checkpoints that stay; 0: all
-  // A checkpoint stays if its step, or its extra[kStandsFor], is a multiple of `every`. 0: off.
+  // A checkpoint stays if its step is a multiple of `every`, or it has extra[kStandsFor]. 0: off.
   uint64_t every = 0;
-  std::string best; // the one with the lowest extra[best] stays; "": none
-  std::optional<uint64_t> suspect; // the newest checkpoint of a step before this one stays
+  std::string best; // the checkpoint with the lowest extra[best] stays; "": none
+  std::optional<uint64_t> suspect; // the newest checkpoint before step `suspect` stays
 };
 
 // All ranks of `group` call these functions together, with equal arguments except for the parts of

@@ -361,7 +361,7 @@ struct Model {
     const SafeTensorsFile::Entry *entry;
   };
   std::map<std::string, Tensor> tensors;
-  std::deque<SafeTensorsFile::Entry> experts; // the parts of fused experts
+  std::deque<SafeTensorsFile::Entry> experts; // from fused experts: one per expert and linear layer
 };
 
 // The names that a checkpoint gives to a layer's MLP with experts and to an expert's linear layers.
@@ -457,7 +457,7 @@ static bool isBuffer(std::string_view name) {
          name.ends_with(".attn.masked_bias");
 }
 
-// Adds the prefix of names in `tensors` ("model.") to all names in the file, if none has it yet.
+// Adds the prefix of names in `tensors` ("model.") to a file's names except kHead, if none has it.
 static void addPrefix(Model &model, const std::vector<TensorView> &tensors) {
   if (tensors.empty())
     return;

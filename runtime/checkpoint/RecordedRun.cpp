@@ -27,7 +27,7 @@ std::vector<FileFingerprint> RunIdentity::trainData() const {
   return all;
 }
 
-// Returns true for the key "LIST.NAME.paths".
+// Returns true if `key` is "LIST.NAME.paths", where LIST is `list` and NAME is any name.
 static bool isPathsOf(std::string_view list, std::string_view key) {
   return key.starts_with(list) && key.substr(list.size()).starts_with('.') &&
          key.ends_with(".paths");

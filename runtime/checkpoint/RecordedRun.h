@@ -18,9 +18,9 @@ struct RecordedSetting {
   std::string value;               // canonical text, unless it is a list
   std::vector<std::string> values; // the elements of a list
   std::string origin;              // originName() of where the value comes from
-  bool identity = false;           // true if another value trains another model
-  std::string derivedFrom;         // the setting that the default follows; "": none
-  // The value in the plan, as text. `lmc-run --set` may have replaced it.
+  bool identity = false;           // true if a different value gives a different model
+  std::string derivedFrom;         // the setting from which the default is derived; "": none
+  // The value in the plan, as text. `value` may differ from it because of `lmc-run --set`.
   std::string planned;
 
   std::string text() const; // the value as one text; a list as "[a, b]"
@@ -42,10 +42,10 @@ struct Rollback {
 
 struct RunIdentity {
   std::string run;         // the run's random name, 16 hexadecimal digits
-  std::string startedFrom; // path of the other run's checkpoint that it began with; "": none
+  std::string startedFrom; // path of another run's checkpoint, with which this one began; "": none
   std::string init;        // initial weights by --init; "": none
   std::string planHash; // SHA-256 of the plan file
-  std::string planPath; // as the user gave it
+  std::string planPath; // path of the plan file, as the user gave it
   std::string target;   // "cpu", "cuda:sm_90a"
   std::string compilerVersion, runtimeVersion;
   std::string host; // name of rank 0's machine, its CPU and system
@@ -53,7 +53,7 @@ struct RunIdentity {
   std::string device;
   std::string configPath;         // path of the TOML file from which the plan was compiled
   std::string configDirectory;    // folder at which relative paths in settings start
-  std::string configToml;         // contents of that file
+  std::string configToml;         // contents of the file `configPath`
   std::string huggingfaceConfig;  // config.json of exports; "": none
   std::string notExportable;      // reason why the model has no export; "": none is known
   std::map<std::string, RecordedSetting> settings; // the settings, by key

@@ -41,7 +41,7 @@ public:
   struct Entry {
     std::string name;
     std::string storage;              // name of the dtype in the file: "F32", "F16", "I64", ...
-    std::optional<plan::DType> dtype; // nullopt: one that plans do not have (I64, ...)
+    std::optional<plan::DType> dtype; // nullopt: plans do not have this dtype (I64, ...)
     std::vector<uint64_t> shape;
     const void *data; // address in the mapped file; may be unaligned
     uint64_t offset;  // position of the first byte in the file

@@ -200,7 +200,7 @@ static Result<std::pair<uint64_t, std::vector<uint64_t>>> hashShare(const std::s
   LMC_LET(bytes, file->size());
   const uint64_t pieces = (*bytes + kPieceBytes - 1) / kPieceBytes;
   const auto ranks = static_cast<uint64_t>(group.size());
-  // All ranks return equally many hashes. A piece behind the end of the file has the hash 0.
+  // All ranks return equally many hashes. A piece after the end of the file has the hash 0.
   std::vector<uint64_t> hashes((pieces + ranks - 1) / ranks);
   std::vector<std::byte> block(kBlockBytes);
   for (uint64_t i = 0; i < hashes.size(); ++i) {

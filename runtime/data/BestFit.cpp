@@ -31,7 +31,7 @@ PackedWindows packBestFit(const std::vector<uint64_t> &starts, uint64_t end, uin
   std::ranges::stable_sort(falling, std::greater(),
                            [](const Piece &piece) -> uint32_t { return piece.length; });
 
-  // withRoom[n] lists the windows with n free tokens. A document goes into the last one of a list.
+  // withRoom[n] lists the windows with n free tokens. A piece goes into the last window of a list.
   std::vector<std::vector<uint32_t>> withRoom(window);
   std::set<uint64_t> rooms; // the numbers of free tokens that some window has
   std::vector<uint32_t> windowOf;

@@ -45,8 +45,8 @@ Result<std::vector<std::string>> expand(const std::string &entry,
   return expandPattern(pattern);
 }
 
-// startsByTable() and startsByEnds() fill `starts` for consecutive tokens of a file. These tokens
-// are at the positions `first`, `first` + 1, ... of a row.
+// startsByTable() and startsByEnds() fill `starts`, as DataSource::fill() does, for consecutive
+// tokens of a file. These tokens are at the positions `first`, `first` + 1, ... of a row.
 
 Error damagedTable(const TokenFile &file, uint64_t document, uint64_t start) {
   return userError("{}: document {} starts at token {}, before the one that it follows; the file "

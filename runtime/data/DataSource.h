@@ -48,7 +48,7 @@ struct DataOptions {
   uint32_t vocabSize = 0; // every token id must be smaller
   uint64_t seed = 0;
   bool allowRepeats = false;  // false: a file that is given twice is an error
-  bool shuffle = true;        // false: each source in the order of its files (validation)
+  bool shuffle = true;        // false: sources are read in the order of their files (validation)
   bool bestFit = false;       // a block is one row with whole documents of one file
   bool documentMask = false;  // fill() also returns where documents start
   bool documentLossMask = false;                      // the last token of a document has no target
@@ -63,7 +63,7 @@ struct SourceFacts {
   std::vector<std::string> paths; // paths of all files
   uint64_t tokens = 0;            // number of tokens in all files
   uint64_t tokensPerEpoch = 0;    // tokens in whole blocks, with padding
-  uint64_t padding = 0;           // tokens of an epoch that no document fills
+  uint64_t padding = 0;           // positions of an epoch that no document fills
   uint64_t cutDocuments = 0;      // with bestFit: number of documents longer than a block
 };
 
@@ -99,9 +99,9 @@ public:
   // token `position` on. targets[t] is the token after tokens[t] in its file, even in the next
   // block or document. But padding and, with bestFit or documentLossMask, each document's last
   // token have the target kIgnoredTarget. With a document mask, starts[t] (same shape, or null) is
-  // the place in the row where the document of tokens[t] begins, or its block if that is later; 0
-  // if that is before the row. An end-of-document token belongs to the document that it ends.
-  // Errors: a token beyond the vocabulary, a damaged table of documents. Thread safe.
+  // the position in the row at which the document or the block of tokens[t] begins, whichever is
+  // later; 0 if both begin before the row. An end-of-document token belongs to the document that
+  // it ends. Errors: a token beyond the vocabulary, a damaged table of documents. Thread safe.
   Result<void> fill(uint64_t position, uint64_t rows, int32_t *tokens, int32_t *targets,
                     int32_t *starts = nullptr) const;
   bool hasDocumentMask() const { return options.documentMask; }
@@ -113,11 +113,11 @@ private:
   struct Source {
     SourceOptions options;
     std::vector<std::unique_ptr<TokenFile>> files;
-    std::vector<PackedWindows> packed; // of each file; only with bestFit
-    std::vector<uint64_t> firstBlock;  // number of the first block of each file; last: all blocks
+    std::vector<PackedWindows> packed; // windows of each file; only with bestFit
+    std::vector<uint64_t> firstBlock;  // number of each file's first block; last: `blocks`
     uint64_t blocks = 0, tokens = 0;
     uint64_t seed = 0;
-    uint64_t start = 0; // the tokens that startAt() skips
+    uint64_t start = 0; // number of tokens that startAt() skips
   };
   // Consecutive tokens of a file, or padding.
   struct Piece {
@@ -125,7 +125,7 @@ private:
     const TokenFile *file;
     uint64_t begin, length;
     bool isPadding = false;
-    bool hasSuccessor = true; // the token after the last one is its target
+    bool hasSuccessor = true; // true if the last token has the next one as target
   };
 
   DataSource() = default;

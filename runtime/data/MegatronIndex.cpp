@@ -75,7 +75,7 @@ Result<void> MegatronIndex::readHeader() {
   if (sequences == 0 || entries < 2)
     return file.bad("the header promises {} sequences and {} documents: no tokens; make it again",
                     sequences, entries == 0 ? 0 : entries - 1);
-  // Otherwise the sum `expected` could overflow if the file's counts are damaged.
+  // Damaged counts could make the sum `expected` overflow, so they are compared with the size.
   const bool possible = sequences <= file.bytes() && entries <= file.bytes();
   const uint64_t expected = possible ? documentsAt() + entries * sizeof(int64_t) : UINT64_MAX;
   if (file.bytes() < expected)

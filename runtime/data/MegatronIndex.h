@@ -23,7 +23,7 @@ public:
   static Result<MegatronIndex> open(const std::string &path, uint64_t dataBytes);
 
   TokenType type() const { return tokenType; }
-  // Includes documents without tokens.
+  // Returns the number of documents, including those without tokens.
   uint64_t documents() const { return entries - 1; }
   // As TokenFile::documentStarts().
   Result<void> documentStarts(uint64_t first, uint64_t count, uint64_t *out) const;

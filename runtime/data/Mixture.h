@@ -31,12 +31,12 @@ public:
   uint64_t perPeriod(uint32_t source) const { return shares[source]; }
 
 private:
-  // `counts` has the counts before every kStride-th block. count() adds only the blocks after it.
+  // `counts` has each source's blocks before every kStride-th block. count() adds those after it.
   static constexpr uint64_t kStride = 256;
 
   std::vector<uint64_t> shares;  // blocks of each source in a period
   std::vector<uint16_t> sources; // source of each block of a period
-  std::vector<uint32_t> counts;  // [period / kStride + 1, sources]: blocks before a stride
+  std::vector<uint32_t> counts;  // [period / kStride + 1, sources]: numbers of blocks
 };
 
 } // namespace lmc

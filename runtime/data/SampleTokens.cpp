@@ -10,7 +10,7 @@
 
 namespace lmc {
 
-// Returns the index of each place's first token, ascending. `size` must exceed kSampledTokens.
+// Returns the index of the first token of each place, ascending. `size` must exceed kSampledTokens.
 static std::vector<uint64_t> placesOf(uint64_t size) {
   const uint64_t last = size - kTokensPerPlace;
   std::vector<uint64_t> places = {0, last};
@@ -21,7 +21,7 @@ static std::vector<uint64_t> placesOf(uint64_t size) {
   return places;
 }
 
-// In a smaller vocabulary or a smaller sample, all ids may be small by chance.
+// If the vocabulary or the sample is smaller than this, all ids may be small by chance.
 constexpr uint64_t kLargeVocabulary = 1024, kTellingSample = 4096, kFarBelow = 8;
 
 Result<std::vector<std::string>> sampleTokens(const TokenFile &file, uint64_t vocabSize,

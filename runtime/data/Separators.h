@@ -13,14 +13,14 @@ public:
   explicit SeparatorCount(int32_t id) : wanted(id) {}
 
   // Counts the separators in `tokens`; tokens[0] is token `begin` of the file. A separator is
-  // doubled if the token before it, which an earlier call may have got, is a separator, too.
+  // doubled if the token before it, which may be from an earlier call, is a separator, too.
   void add(uint64_t begin, std::span<const int32_t> tokens);
 
   int32_t id() const { return wanted; }
   uint64_t tokens() const { return read; }
   uint64_t separators() const { return found; }
   uint64_t doubled() const { return foundDoubled; } // separators directly after another one
-  uint64_t firstDoubled() const { return first; }   // position of the first, if doubled() > 0
+  uint64_t firstDoubled() const { return first; }   // position of the first doubled one, if any
 
   // Returns a warning that `path` has doubled separators, and what to do; "" if it has none.
   std::string faultOf(const std::string &path) const;
@@ -28,7 +28,7 @@ public:
 private:
   int32_t wanted;
   uint64_t read = 0, found = 0, foundDoubled = 0, first = 0;
-  uint64_t next = 0;        // position behind the latest token
+  uint64_t next = 0;        // position after the latest token
   bool latestIsOne = false; // true if the latest token is a separator
 };
 

@@ -53,7 +53,7 @@ Result<void> TokenFile::readLmcHeader() {
     return file.bad("byte 24: the header promises 0 tokens; pack it again");
   if (header.documents == 0)
     return file.bad("byte 32: the header promises 0 documents; pack it again");
-  // Otherwise the sum `bytesTable` could overflow if the header's counts are damaged.
+  // Damaged counts could make the sum `bytesTable` overflow, so they are compared with the size.
   bool possible = header.tokens <= bytes && header.documents <= bytes;
   uint64_t offset = possible ? lmcTableOffset(header.tokens, header.tokenBytes) : 0;
   bytesTable = offset + header.documents * sizeof(uint64_t);
@@ -202,7 +202,7 @@ Result<void> TokenFile::readHeader(DataFormat wanted) {
     if (magic == kLlmCMagic16 || magic == kLlmCMagic32)
       return readLlmCHeader(magic);
   }
-  // Other programs also write files whose names end in .bin.
+  // Files of other programs may also have names that end in .bin; they are errors.
   const std::pair<std::string_view, const char *> others[] = {
       {"\x93NUMPY", "a NumPy array with its header; write the ids alone, with tofile()"},
       {"PK\x03\x04", "a ZIP archive, as PyTorch saves weights"}};

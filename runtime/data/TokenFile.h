@@ -37,7 +37,7 @@ const char *nameOf(TokenFormat format);
 //   Megatron  the `.idx` file must exist; the program reads no sample
 enum class DataFormat { Auto, UInt16, UInt32, Megatron };
 
-// Returns the format of the name "auto", "uint16", "uint32" or "megatron". Error: another name.
+// Returns the format with the name "auto", "uint16", "uint32" or "megatron". Error: another name.
 Result<DataFormat> parseDataFormat(std::string_view name);
 
 // One token file. It must not change while it is open. Several threads may read it.
@@ -52,7 +52,7 @@ public:
   TokenFormat format() const { return kind; }
   const std::string &path() const { return file.path(); }
   std::pair<uint64_t, uint64_t> identity() const { return file.identity(); } // of ByteFile
-  // Returns the vocabulary of the header: every id is below it. 0 if the format has none.
+  // Returns the vocabulary size in the header: every id is below it. 0: the format has none.
   uint32_t vocabulary() const { return vocabularySize; }
   // Returns LmcTokenHeader::tokenizer; 0: unknown.
   uint64_t tokenizer() const { return tokenizerHash; }
@@ -111,10 +111,10 @@ private:
   int32_t separator = -1;
   uint64_t checksum = 0; // lmc format
   uint64_t tokenizerHash = 0;
-  bool hasBytes = false;      // true if the file has the bytes of text of each id
-  uint64_t bytesTable = 0;    // offset of the table of these, in bytes
+  bool hasBytes = false;      // true if the file has a table of the size of each id's text
+  uint64_t bytesTable = 0;    // offset of this table, in bytes
   uint64_t table = 0;         // lmc format: offset of the table of documents, in bytes
-  uint64_t documentCount = 1; // number of entries of the table or index
+  uint64_t documentCount = 1; // number of documents; 1 without a table or index
   std::optional<MegatronIndex> index;
 };
 

@@ -36,8 +36,8 @@ struct LmcTokenHeader {
   int32_t endOfDocument; // the id that ends documents; -1: none
   uint64_t tokens;
   uint64_t documents;
-  uint64_t checksum; // XXH64, seed 0, of these bytes in this order: those after the header, the
-                     // header's before this field and, in version 3, the header's after this field
+  uint64_t checksum; // XXH64, seed 0, of the bytes after the header, then the header's bytes
+                     // before this field and, in version 3, the header's bytes after this field
   // XXH64, seed 0, of the tokenizer's file; 0: unknown, or before version 3.
   uint64_t tokenizer;
   uint64_t reserved; // zero

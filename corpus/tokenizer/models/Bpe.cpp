@@ -64,10 +64,10 @@ private:
   BpeOptions options;
   MergeTable merges;
   uint32_t unknownId = kNoId;
-  std::array<uint32_t, 256> byteIds;     // of byte-level pieces of one byte
-  std::array<uint32_t, 256> fallbackIds; // of "<0xHH>"
-  StringMap<uint32_t> words; // bytes of each piece, if whole words are looked up (ignoreMerges)
-  // True if a text may be cut before a space mark after another character (see hasInnerMark()).
+  std::array<uint32_t, 256> byteIds;     // id of each byte's piece, if byte-level
+  std::array<uint32_t, 256> fallbackIds; // id of each byte's piece "<0xHH>"
+  StringMap<uint32_t> words; // with ignoreMerges: from the bytes of each piece to its id
+  // True if a text may be cut before space marks that follow other characters (hasInnerMark()).
   bool cutsAtSpaces = false;
 
   Result<void> appendCharacters(std::string_view word, const IdSet *forbidden,
@@ -76,7 +76,7 @@ private:
 
 Result<void> Bpe::initialize() {
   const StringMap<uint32_t> &ids = options.vocabulary.ids;
-  bool marksLead = true; // no merge puts a space mark after another character
+  bool marksLead = true; // true if no merge puts a space mark after another character
   for (size_t rank = 0; rank < options.merges.size(); ++rank) {
     const auto &[left, right] = options.merges[rank];
     const auto fail = [&](const std::string &what) {
@@ -154,7 +154,7 @@ Result<void> Bpe::appendCharacters(std::string_view word, const IdSet *forbidden
         return fallbackIds[static_cast<uint8_t>(byte)] != kNoId;
       });
       if (all) {
-        // As in `tokenizers`, ids of earlier unknown characters are appended after these bytes.
+        // As in `tokenizers`, these bytes' ids come before those of earlier unknown characters.
         for (char byte : bytes)
           symbols.push_back(fallbackIds[static_cast<uint8_t>(byte)]);
         continue;

@@ -52,7 +52,7 @@ void mergeLong(const MergeTable &merges, const IdSet *forbidden, uint32_t *symbo
   struct Pair {
     uint32_t rank;
     size_t left;
-    Merge merge; // when the pair was found
+    Merge merge; // the merge of `leftId` and `rightId`
     uint32_t leftId, rightId;
     bool operator<(const Pair &other) const {
       return rank != other.rank ? rank > other.rank : left > other.left;

@@ -14,7 +14,7 @@ constexpr uint32_t kNoRank = UINT32_MAX;
 
 struct Merge {
   uint32_t rank = kNoRank; // the merge with the lowest rank is made first
-  uint32_t id = 0;         // of the merged piece
+  uint32_t id = 0;         // id of the merged piece
 };
 
 // A hash table from pairs of ids to merges, with open addressing.

@@ -44,10 +44,10 @@ struct Vocabulary {
 class Model {
 public:
   virtual ~Model() = default;
-  // Appends the ids of a word that is not empty. A character whose token is in `forbidden`, which
-  // may be null, is encoded as an unknown character. Error: a character (of a byte-level
-  // vocabulary: a byte) is unknown, and the vocabulary has no token for unknown ones. Several
-  // threads may call encode() at the same time.
+  // Appends the ids of a word that is not empty. A character whose token is in `forbidden` (may be
+  // null) counts as unknown. Error: a character (of a byte-level vocabulary: a byte) is unknown,
+  // and there is no token for unknown ones; but BPE without BpeOptions::unknown leaves it out if
+  // it has no token. Several threads may call encode() at the same time.
   virtual Result<void> encode(std::string_view word, const IdSet *forbidden,
                               std::vector<uint32_t> &ids) const = 0;
   virtual const Vocabulary &vocabulary() const = 0;
@@ -66,7 +66,7 @@ struct BpeOptions {
   Vocabulary vocabulary;
   // The pairs of pieces that can be merged, in order of priority (the highest first).
   std::vector<std::pair<std::string, std::string>> merges;
-  std::optional<std::string> unknown; // the piece for unknown characters; absent: they are errors
+  std::optional<std::string> unknown; // the piece for unknown characters; absent: they get no id
   std::string prefix;                 // prefix of pieces that do not begin a word
   std::string suffix;                 // suffix of pieces that end a word
   bool fuseUnknown = false;           // neighbouring unknown characters make one id

@@ -38,7 +38,7 @@ private:
 } // namespace
 
 void Trie::finish() {
-  constexpr uint32_t kBlock = 256; // places that one base reaches
+  constexpr uint32_t kBlock = 256; // the children of a node lie in a range of so many places
   constexpr int kTries = 64;       // tries per node; more tries cost time and find few places
   std::sort(keys.begin(), keys.end());
   nodes.assign(kBlock, {});

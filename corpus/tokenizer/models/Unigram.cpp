@@ -10,14 +10,14 @@ namespace lmc {
 
 namespace {
 
-constexpr double kBelowLowestScore = 10; // below the lowest score of a piece
+constexpr double kBelowLowestScore = 10; // unknown characters score this far below all pieces
 
 class Unigram : public Model {
 public:
   explicit Unigram(UnigramOptions given) : options(std::move(given)) {
     for (uint32_t id = 0; id < options.pieces.size(); ++id) {
       const auto &[piece, score] = options.pieces[id];
-      pieces.ids[piece] = id; // of equal pieces the last
+      pieces.ids[piece] = id; // equal pieces get the id of the last one
       pieces.pieces.push_back(piece);
       lowest = std::min(lowest, score);
     }
@@ -72,7 +72,7 @@ Result<void> Unigram::appendPiece(std::string_view text, const IdSet *forbidden,
 
 Result<void> Unigram::encode(std::string_view word, const IdSet *forbidden,
                              std::vector<uint32_t> &ids) const {
-  // A best segmentation of a prefix of the word. Of equal scores, the longest last piece wins.
+  // The best segmentation of a prefix of the word. Of equal scores, the longest last piece wins.
   struct Best {
     double score = 0;
     size_t begin = SIZE_MAX;

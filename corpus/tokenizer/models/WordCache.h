@@ -17,8 +17,8 @@ namespace lmc {
 class WordCache {
 public:
   struct Known {
-    std::span<const uint32_t> ids; // until the next add()
-    float note;                    // as given to add()
+    std::span<const uint32_t> ids; // valid until the next add()
+    float note;                    // the caller's note, as given to add()
   };
   static constexpr size_t kLongestWord = 255; // bytes; longer words are not kept
 
@@ -72,7 +72,7 @@ public:
 
 private:
   static constexpr size_t kSlots = 1 << 17;
-  static constexpr size_t kHead = 3; // numbers before the word
+  static constexpr size_t kHead = 3; // 32-bit numbers of an entry before its word
   struct Slot {
     uint32_t hash = 0;  // the upper half
     uint32_t entry = 0; // index in `entries`; 0: the slot is free

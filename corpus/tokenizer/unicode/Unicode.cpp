@@ -104,7 +104,7 @@ void composeAll(std::vector<Point> &points) {
   bool hasStarter = false;
   for (const Point point : points) {
     if (hasStarter) {
-      // A point cannot compose with the starter across a point with at least its combining class.
+      // A point cannot compose with a starter if one of equal or higher combining class is between.
       const bool adjacent = end == starter + 1;
       const bool blocked =
           !adjacent && (points[end - 1].combining >= point.combining || point.combining == 0);
@@ -122,7 +122,7 @@ void composeAll(std::vector<Point> &points) {
   points.resize(end);
 }
 
-// Returns true if two parts of a Hangul syllable belong to one cluster.
+// Returns true if the Hangul characters `before` and `c` belong to one grapheme cluster.
 bool joinsHangul(char32_t before, char32_t c) {
   const auto within = [](char32_t x, char32_t first, char32_t last) {
     return x - first <= last - first;
@@ -208,7 +208,7 @@ size_t clusterEnd(std::string_view text, size_t begin) {
   constexpr char32_t kJoiner = 0x200d;
   size_t at = begin;
   char32_t before = readUtf8(text, at);
-  bool afterPictograph = pictographs.contains(before); // and what extends it
+  bool afterPictograph = pictographs.contains(before); // `before` is a pictograph or extends one
   while (at < text.size()) {
     // A fast path: a cluster ends between two ASCII characters, unless the first is '\r'.
     if (before < 0x80 && before != '\r' && static_cast<uint8_t>(text[at]) < 0x80)
@@ -237,14 +237,14 @@ std::string normalForm(std::string_view text, NormalForm form) {
   const bool composed = form == NormalForm::NFC || form == NormalForm::NFKC;
   std::string result;
   result.reserve(text.size());
-  std::vector<Point> points; // from the last starter that can change
+  std::vector<Point> points; // decomposed characters that are not in `result` yet
   for (size_t at = 0; at < text.size();) {
     // Copies ASCII characters unchanged, except one that a non-ASCII character follows.
     size_t plain = at;
     while (plain < text.size() && uint8_t(text[plain]) < 0x80)
       ++plain;
     if (plain > at && plain < text.size())
-      --plain; // the last one may compose with what follows
+      --plain; // the last ASCII character may compose with the next character
     result.append(text.substr(at, plain - at));
     at = plain;
     points.clear();

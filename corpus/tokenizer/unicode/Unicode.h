@@ -39,7 +39,7 @@ inline bool isSpace(char32_t c) { return spaceCharacters().contains(c); }
 // Returns the index at which the white space before `end` begins. The index is at least `begin`.
 size_t spaceBegin(std::string_view text, size_t begin, size_t end);
 const CodePoints &numericCharacters();     // char::is_numeric
-const CodePoints &punctuationCharacters(); // what Punctuation splits at
+const CodePoints &punctuationCharacters(); // the characters at which Punctuation splits
 const CodePoints &markCharacters();        // what StripAccents removes
 
 // Returns the end of the grapheme cluster that begins at byte `begin` (Unicode Standard Annex 29).

@@ -42,7 +42,7 @@ constexpr void stepBack(std::string_view text, size_t &at) {
 
 void appendUtf8(std::string &text, char32_t c);
 
-// Returns the number of bytes of the character that begins `bytes` (not empty), or 0 if invalid.
+// Returns the number of bytes of the first character of `bytes` (not empty); 0 if it is invalid.
 size_t validUtf8Length(std::string_view bytes);
 
 // Returns at most 40 bytes of `text` (valid UTF-8) in quotes, as one line: '\n' becomes "\n".
