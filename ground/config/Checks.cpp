@@ -422,7 +422,7 @@ void checkPatterns(const CheckedJob &job, const std::vector<std::string> &parame
   std::map<std::string, std::string> taken; // the group of each parameter
   for (const auto &[name, group] : job.config.optimizer.groups) {
     const std::string key = names::groupSetting(name, "parameters");
-    std::set<std::string> shared; // parameters that another group has
+    std::set<std::string> shared; // matching parameters that an earlier group has, too
     for (const std::string &pattern : group.parameters) {
       bool isKnown = false;
       for (const std::string &parameter : parameters) {
@@ -445,7 +445,7 @@ void checkPatterns(const CheckedJob &job, const std::vector<std::string> &parame
                 taken[*shared.begin()], name);
   }
   // The experts of a layer are merged into shared tensors, so all must be in one optimizer group.
-  std::map<std::string, std::string> firstOf; // by the layer's experts
+  std::map<std::string, std::string> firstOf; // the first expert parameter of each layer
   for (const std::string &parameter : parameters) {
     const size_t experts = parameter.find(".experts.");
     if (experts == std::string::npos)

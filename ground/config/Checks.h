@@ -43,7 +43,7 @@ struct CheckedJob {
   }
 };
 
-// Reports required keys that the job lacks, and adds them to `broken`. Null `family`: unknown.
+// Reports missing required keys, and adds them to `broken`. `family` is null if it is unknown.
 void checkRequired(const KeyTable &keys, const ModelFamily *family, Provenance &provenance,
                    Diagnostics &diagnostics);
 

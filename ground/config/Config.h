@@ -66,10 +66,10 @@ struct ModelConfig {
   bool tieWordEmbeddings = false;
   bool attentionBias = false;
   bool mlpBias = false;
-  bool embeddingNorm = false;     // a norm behind the embedding
+  bool embeddingNorm = false;     // a norm follows the embedding
   int64_t slidingWindow = 0;      // 0: no window
   double initializerRange = 0.02; // standard deviation of the initial embedding
-  std::string initializer = "fan_in"; // fan_in | normal: of initial linear weights
+  std::string initializer = "fan_in"; // fan_in | normal: scale of initial linear weights
   // The values of the keys that only some families have, by key name. T is the type of the value.
   std::map<std::string, FamilyValue> familyValues;
   template <typename T> const T &familyValue(const std::string &name) const {
@@ -82,7 +82,7 @@ struct TrainingConfig {
   int64_t sequenceLength = 0;
   int64_t batchSize = 0;              // GBS: sequences per optimizer step, all devices
   int64_t microBatchSize = 0;         // MBS: sequences per device and micro-step
-  bool microBatchAuto = false;        // "auto": the compiler replaces microBatchSize
+  bool microBatchAuto = false;        // true for "auto": the compiler chooses microBatchSize
   int64_t gradientAccumulationSteps = 0; // GAS, computed from other keys
   int64_t trainIters = 0;                // default: what trainTokens or the phases add up to
   int64_t trainTokens = 0;               // 0: not given
@@ -90,7 +90,7 @@ struct TrainingConfig {
   bool documentMask = false; // tokens attend only to their own document
   bool documentPositions = false; // positions restart at each document
   bool documentLossMask = false;  // the last token of a document has no loss
-  double zLoss = 0;               // factor of lse^2 in what is differentiated; 0: none
+  double zLoss = 0;               // factor of lse^2, a z-loss that only gradients include; 0: none
   uint64_t seed = 0;
   bool operator==(const TrainingConfig &) const = default;
 };
@@ -100,9 +100,9 @@ struct ParameterGroup {
   std::string name;
   std::vector<std::string> parameters; // patterns (ParameterGroups.h)
   double weightDecay = 0;              // default: optimizer.weight_decay
-  bool ownDecay = false;               // weight_decay is given: all parameters of the group decay
+  bool ownDecay = false;               // true: weight_decay is given, so norms and biases decay too
   double lrMult = 1;                   // factor of the scheduled learning rate
-  int64_t optimBits = 0;               // of a moment: 8 or 32; default: 8 with adamw8bit, else 32
+  int64_t optimBits = 0;               // bits of moments: 8 or 32; default: 8 if adamw8bit, else 32
   bool operator==(const ParameterGroup &) const = default;
 };
 
@@ -110,15 +110,15 @@ struct OptimizerConfig {
   std::string type = "adamw";
   double weightDecay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
   // Of type "muon".
-  double muonLr = 0;          // peak learning rate of its matrices; 0: that of the schedule
+  double muonLr = 0;          // peak learning rate of Muon's matrices; 0: lr_schedule.lr
   double muonMomentum = 0.95; // decay of the momentum
-  bool muonNesterov = true;   // the direction is the next momentum with the same gradient
+  bool muonNesterov = true;   // direction: the momentum after another update with the same gradient
   int64_t muonNsSteps = 5;    // steps of Newton-Schulz
   double muonNsA = 3.4445, muonNsB = -4.775, muonNsC = 2.0315; // coefficients of Newton-Schulz
   double muonEps = 1e-7;                          // smallest norm by which a direction is divided
   std::string muonAdjustLrFn = "match_rms_adamw"; // match_rms_adamw | original | spectral_unclamped
-  std::string muonNsDType = "bf16";               // bf16 | f32: of the Newton-Schulz iteration
-  std::string muonOwners = "auto";      // auto | yes | no: one rank orthogonalizes a matrix for all
+  std::string muonNsDType = "bf16";               // bf16 | f32: dtype of Newton-Schulz iterations
+  std::string muonOwners = "auto";      // auto | yes | no: one rank per matrix orthogonalizes it
   double routerBiasUpdateSpeed = 0.001; // change of a router's bias per step (lm.balance_bias)
   double clipGrad = 1.0;                // maximum L2 norm of all gradients; 0: no clipping
   bool decayNormsAndBiases = false;     // weight decay on the weights of norms and on biases too
@@ -127,9 +127,9 @@ struct OptimizerConfig {
 };
 
 struct MemoryConfig {
-  uint64_t budget = 0; // bytes of all arenas together; 0: what the device spec leaves
+  uint64_t budget = 0; // maximum bytes of all arenas together; 0: what the device spec allows
   RecomputeMode recompute = RecomputeMode::None;
-  int64_t recomputeStride = 1; // recompute "block": every n-th layer
+  int64_t recomputeStride = 1; // with recompute "block", every n-th layer is recomputed
   int64_t lossChunk = 0;       // tokens whose logits exist at a time; 0: the compiler chooses
   bool operator==(const MemoryConfig &) const = default;
 };
@@ -140,13 +140,13 @@ struct DistributedConfig {
 
   int64_t nodes = 1, devicesPerNode = 1;
   ShardingStrategy strategy = ShardingStrategy::Zero1;
-  int64_t shardGroup = kAutoGroup;       // ranks that divide the state between them
-  std::string reduce = "auto";           // auto | each | last: the micro-steps that sum gradients
-  std::string reduceDType = "f32"; // f32 | bf16 | f16: in which gradients travel; f64 models: f64
+  int64_t shardGroup = kAutoGroup;       // number of ranks that divide the state among them
+  std::string reduce = "auto";           // auto | each | last: micro-steps that reduce gradients
+  std::string reduceDType = "f32"; // f32 | bf16 | f16: dtype of sent gradients; f64 models: f64
   std::string reshardAfterForward = "auto"; // auto | yes | no
-  std::string overlap = "auto"; // auto | yes | gathers | no: what runs beside other commands
+  std::string overlap = "auto"; // auto | yes | gathers | no: collectives that overlap computation
   int64_t expertParallel = 1;   // ranks that divide the experts of a layer between them
-  double expertCapacity = 0;    // rows at a time, in multiples of the average; 0: all at once
+  double expertCapacity = 0;    // a rank's expert rows at a time, in multiples of the mean; 0: all
 
   int64_t ranks() const { return nodes * devicesPerNode; }
   // A group consists of consecutive ranks that divide the state among them. Return the number of
@@ -155,8 +155,8 @@ struct DistributedConfig {
   int64_t replicateRanks() const { return ranks() / shardRanks(); }
   bool dividesGradients() const;
   bool dividesWeights() const;
-  // Returns true if the compiler may choose the micro-steps that sum gradients over ranks. This
-  // needs divided gradients: otherwise, a sum in each micro-step would save no memory.
+  // Returns true if the compiler may choose the micro-steps that sum gradients over ranks. The
+  // ranks must divide the gradients: otherwise, a sum in each micro-step would save no memory.
   bool choosesReduce() const;
   bool operator==(const DistributedConfig &) const = default;
 };
@@ -171,10 +171,10 @@ struct SourceConfig {
 struct DataConfig {
   std::vector<std::string> train, validation;
   std::map<std::string, SourceConfig> sources; // by name; empty: `train` has the data
-  int64_t endOfDocument = -1; // token id, for files without a table of documents
+  int64_t endOfDocument = -1; // id of a document's last token, for files without a document table
   std::string format = "auto"; // auto | uint16 | uint32 | megatron
   int64_t shuffleBlock = 0;    // tokens; default: sequence_length
-  std::string packing = "concatenate"; // concatenate | best_fit: how documents come to rows
+  std::string packing = "concatenate"; // concatenate | best_fit: how documents fill sequences
   bool allowRepeats = false;   // a global batch may hold a sequence more than once
   int64_t numWorkers = 2;      // threads that prepare batches
 };
@@ -182,31 +182,31 @@ struct DataConfig {
 // A table [[phase]]: some consecutive steps of the run, and the keys that differ in them.
 struct PhaseConfig {
   std::string name;
-  int64_t steps = 0;  // computed where the user gives one of the next two
+  int64_t steps = 0;  // computed if the phase gives `tokens` or `share`
   int64_t tokens = 0; // rounded up to whole steps; 0: not given
-  double share = 0;   // of training.train_tokens, else of training.train_iters; 0: not given
-  // The defaults are the values of [training]. microBatchSize 0: "auto".
+  double share = 0;   // fraction of training.train_tokens, or else of train_iters; 0: not given
+  // The defaults are the values of [training]. A microBatchSize of 0 stands for "auto".
   int64_t sequenceLength = 0, batchSize = 0, microBatchSize = 0;
-  std::vector<std::string> sources; // "NAME" or "NAME=WEIGHT"; empty: all, with their weights
-  std::string lrStyle = "continue"; // as [lr_schedule].style; continue: [lr_schedule] goes on
-  double lr = 0, minLr = 0;         // peak and last learning rate, with a style of its own
-  int64_t warmupIters = 0;          // steps of warm-up, with a style of its own
+  std::vector<std::string> sources; // "NAME" or "NAME=WEIGHT"; empty: all, with their own weights
+  std::string lrStyle = "continue"; // as [lr_schedule].style; "continue": [lr_schedule] applies
+  double lr = 0, minLr = 0;         // peak and last learning rate of the phase's own style
+  int64_t warmupIters = 0;          // warm-up steps of the phase's own style
 };
 
 // A table [[validation]].
 struct ValidationConfig {
   std::vector<std::string> paths;
-  int64_t interval = 0; // steps; default: monitoring.validation_interval
-  int64_t iters = 0;    // global batches; default: monitoring.validation_iters
+  int64_t interval = 0; // steps between validations; default: monitoring.validation_interval
+  int64_t iters = 0;    // global batches per validation; default: monitoring.validation_iters
 };
 
 struct CheckpointConfig {
   int64_t interval = 0;        // steps between checkpoints; 0: only at the end
-  double intervalMinutes = 30; // in the place of `interval`, by the predicted time of a step
+  double intervalMinutes = 30; // replaces `interval`; the predicted step time converts it to steps
   int64_t keep = 5;            // number of newest checkpoints to keep; 0: all
-  int64_t keepEvery = 0;       // checkpoints at multiples of so many steps are kept too; 0: none
+  int64_t keepEvery = 0;       // every so many steps, a checkpoint is also made and kept; 0: none
   std::string keepBest;        // validation set whose best checkpoint is kept too; "": none
-  bool saveBest = false;       // each validation with the lowest loss of `keepBest` saves
+  bool saveBest = false;       // each new lowest loss of `keepBest` causes a checkpoint
   bool background = true;      // steps go on while checkpoints and exports are written
   int64_t exportInterval = 0;  // steps between Hugging Face exports; 0: none
   std::string exportCommand;   // shell command that is run for each export; "": none
@@ -217,7 +217,7 @@ struct MonitoringConfig {
   int64_t validationInterval = 0; // steps between validations; 0: only at the end
   int64_t validationIters = 10;   // global batches of a validation; 0: all of the data
   bool logits = false;            // a function that writes the logits is compiled too
-  bool router = true;             // the plan sums what the routers of experts do
+  bool router = true;             // the plan sums statistics of the routers of experts
   bool tensorboard = false;       // TensorBoard's event files are written
   std::string prometheus;         // file for Prometheus's textfile collector; "": none
   std::string onEvent;            // shell command that is started for each event; "": none
@@ -229,33 +229,33 @@ struct MonitoringConfig {
 struct GenerationConfig {
   std::string prompts;       // file with the prompts; "": none
   int64_t interval = 1000;   // steps between generations; 0: only at the end
-  int64_t maxNewTokens = 64; // tokens for a prompt, at most
+  int64_t maxNewTokens = 64; // maximum number of generated tokens per prompt
   double temperature = 0;    // divides the logits; 0: the most likely token is taken
-  double topP = 1;           // a token is one of the fewest that have this probability together
+  double topP = 1;           // tokens are drawn from the fewest whose probabilities reach this sum
 };
 
 // docs/running.md, "Spikes and divergence", defines "high", "spike" and "diverged".
 struct GuardConfig {
-  std::string action = "stop";  // stop | warn | off: when the loss has diverged
-  std::string onSpike = "warn"; // warn | skip | rollback | stop: at a spike
-  int64_t rollbacks = 3;        // a run goes back to a checkpoint so many times at most
-  int64_t refund = 1000;        // steps without a spike that reset the count of rollbacks; 0: never
-  std::string skipSteps;        // steps without an update, "120,130-140"; "": none
-  int64_t window = 100;         // steps over which deviations are measured; means: a tenth of it
-  int64_t patience = 100;       // a loss that is high for so many steps has diverged
-  double spike = 6;             // standard deviations above the mean that are high
-  double rise = 1;              // nats above the lowest level of the loss that are high
-  double plateau = 0.002;       // least part by which the mean of an eighth of the run falls
-  double validation = 0.2;       // nats above the lowest validation loss that warn; 0: never
-  int64_t compareWeights = 1000; // steps between comparisons of weights that exist twice; 0: none
-  double updateRatio = 0.1; // L2 norm of an update over that of its weights that warns; 0: never
-  int64_t deadExpert = 100; // steps without a token after which an expert warns; 0: never
+  std::string action = "stop";  // stop | warn | off: reaction to a diverged loss
+  std::string onSpike = "warn"; // warn | skip | rollback | stop: reaction to a spike
+  int64_t rollbacks = 3;        // maximum number of times that a run goes back to a checkpoint
+  int64_t refund = 1000;        // steps without a spike after which rollbacks count anew; 0: never
+  std::string skipSteps;        // steps whose update is left out, "120,130-140"; "": none
+  int64_t window = 100;         // steps that running deviations span; running means span a tenth
+  int64_t patience = 100;       // a loss that stays high for so many steps has diverged
+  double spike = 6;             // a value so many standard deviations above the mean is high
+  double rise = 1;              // a loss so many nats above its lowest level is high
+  double plateau = 0.002;       // a smaller relative fall of the mean loss in 1/8 of the run warns
+  double validation = 0.2;       // warns of a validation loss so many nats above the lowest; 0: off
+  int64_t compareWeights = 1000; // steps between comparisons of all copies of a weight; 0: none
+  double updateRatio = 0.1; // warns if L2 norm of update / L2 norm of weights is above it; 0: never
+  int64_t deadExpert = 100; // warns of an expert without a token in so many steps; 0: never
 };
 
 struct TargetConfig {
   std::string device = "cpu";         // name of a device: "cpu", "cuda:sm_90a"
   std::string cpu = "native";         // LLVM CPU name, "native", or "x86-64", "x86-64-v3", ...
-  std::string spec;                   // device spec, a name or path; "": by device
+  std::string spec;                   // name or path of the device spec; "": the one for `device`
   double peakTflops = 0;              // TFLOP/s of a device, for MFU; 0: from the device spec
   // Multiples to which the vocabulary and MLP sizes are padded with zeros; 0: the fastest multiple.
   int64_t vocabMultiple = 0, intermediateMultiple = 0;
@@ -280,7 +280,7 @@ struct Config {
   GuardConfig guard;
   TargetConfig target;
   std::deque<PhaseConfig> phases; // in the order of the file; empty: the run has no phases
-  size_t phase = 0;               // the phase that `training` describes
+  size_t phase = 0;               // index of the phase whose values `training` has
   // Return the group of parameters, or the phase, with this name; add it if there is none.
   ParameterGroup &groupNamed(const std::string &name);
   PhaseConfig &phaseNamed(const std::string &name);
@@ -289,7 +289,7 @@ struct Config {
   std::string directory;          // absolute path; paths in settings are relative to it
   std::string text;               // contents of the TOML file
   std::vector<Setting> settings;  // all keys, in the order of the plan
-  std::vector<std::string> warnings; // about values that the job asks for and does not get
+  std::vector<std::string> warnings; // about requests that lmc does not fulfil, such as dropout
   // Warnings about settings. The plan does not store them: `lmc-run --set` may change settings.
   std::vector<std::string> settingWarnings;
 };

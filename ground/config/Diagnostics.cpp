@@ -47,7 +47,7 @@ Result<std::string> readFile(const std::string &path) {
   char buffer[65536];
   while (const size_t count = std::fread(buffer, 1, sizeof buffer, file.get()))
     text.append(buffer, count);
-  if (std::ferror(file.get())) // such as a folder, which can be opened but not read
+  if (std::ferror(file.get())) // for example, a folder can be opened but not read
     return problem();
   return text;
 }

@@ -43,7 +43,7 @@ public:
       return {};
     Json merged = family->defaults;
     for (const auto &[name, value] : json.items())
-      merged[name] = value; // even if it is null: "sliding_window": null means no window
+      merged[name] = value; // copies null values, too: "sliding_window": null means no window
     for (const auto &[other, name] : family->otherNames)
       if (json.contains(other) && !json.contains(name))
         merged[name] = json[other];
@@ -170,7 +170,7 @@ Json ropeParameters(const ModelConfig &model) {
         {{"low_freq_factor", scaling.lowFreqFactor}, {"high_freq_factor", scaling.highFreqFactor}});
   if (isYarn)
     rope.update({{"beta_fast", scaling.betaFast}, {"beta_slow", scaling.betaSlow}});
-  if (isLlama3 || isYarn) // `dynamic` stretches only beyond max_position_embeddings
+  if (isLlama3 || isYarn) // not for `dynamic`, which scales only beyond max_position_embeddings
     rope["original_max_position_embeddings"] = scaling.originalMaxPositionEmbeddings;
   if (isYarn && scaling.attentionFactor != 0)
     rope["attention_factor"] = scaling.attentionFactor;
@@ -198,7 +198,7 @@ std::vector<Assignment> importHuggingFaceConfig(const std::string &path, const K
     json = Json::parse(*text);
   } catch (const Json::parse_error &wrong) {
     const size_t byte = std::min(wrong.byte ? wrong.byte - 1 : 0, text->size());
-    const size_t lineStart = byte ? text->rfind('\n', byte - 1) + 1 : 0; // npos + 1 = 0
+    const size_t lineStart = byte ? text->rfind('\n', byte - 1) + 1 : 0; // not found: npos + 1 = 0
     const auto line = std::count(text->begin(), text->begin() + byte, '\n') + 1;
     diagnostics.error(
         {path, static_cast<unsigned>(line), static_cast<unsigned>(byte - lineStart + 1)},

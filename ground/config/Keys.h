@@ -62,7 +62,7 @@ struct Section {
   const char *name;
   const char *doc;
   // Returns the keys of table `name` of a list: for "web" in [[data.source]], the keys of the
-  // section "data.source.web". The function is null if the section is not a list of tables.
+  // section "data.source.web". `keysOf` is null if the section is no list of tables.
   std::function<std::vector<Key>(const std::string &name)> keysOf = nullptr;
 };
 
@@ -94,7 +94,7 @@ public:
   const ModelFamilies families;
 
 private:
-  // Sorts the keys by section; keys of a section keep their order. A list's tables are one section.
+  // Sorts by section; keys of a section keep their order. All tables of a list are one section.
   void sort();
 
   std::list<Key> keys; // std::list: a key stays where it is when others are added

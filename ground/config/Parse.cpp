@@ -15,7 +15,7 @@ std::vector<std::string> namesIn(const KeyTable &keys, std::string_view section)
   for (const Key &key : keys)
     if (key.section == section)
       names.push_back(key.name);
-  // Adds the sections inside: in [model], the name "rope_scaling" for [model.rope_scaling].
+  // Adds the names of nested sections: for [model], "rope_scaling" of [model.rope_scaling].
   const std::string prefix = std::string(section) + ".";
   for (const Section &candidate : sections())
     if (std::string_view(candidate.name).substr(0, prefix.size()) == prefix)
@@ -170,7 +170,7 @@ Value toValue(const toml::node &node) {
   return OtherValue{node.is_table() ? "a table" : "a date or time"};
 }
 
-// The key with the name of a list's table, and the characters of such a name (a TOML bare key).
+// The key that names a table of a list, and the characters of such a name (a TOML bare key).
 constexpr const char *kTableName = "name";
 constexpr const char *kNameLetters =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
@@ -258,7 +258,7 @@ private:
 
   void readKey(const Key &key, const toml::key &name, const toml::node &node) {
     for (const Assignment &earlier : parsed.assignments)
-      if (earlier.key == &key) // this name is the alias: TOML itself rejects equal names
+      if (earlier.key == &key) // one of the names is the alias: TOML itself rejects equal names
         return diagnostics.error(at(name.source()), "{} is given twice, as '{}' and as '{}'",
                                  key.path(), key.name, key.alias);
     parsed.assignments.push_back({&key, toValue(node), at(node.source())});
@@ -291,7 +291,7 @@ Unknown unknownOverride(const KeyTable &keys, std::string_view section, std::str
                                              : unknownSection(keys, section);
 }
 
-// Returns the value of an override: the TOML value that the text is, else the text as a string.
+// Returns the value of an override: the text parsed as a TOML value or, if it is none, as a string.
 Result<Value> overrideValue(const Key &key, const std::string &text) {
   Config config;
   const Field field = key.field(config);

@@ -88,7 +88,7 @@ private:
 
   // Computes the defaults that derive from settings that `--set` has changed.
   Result<void> deriveDefaults() {
-    std::map<std::string, std::string> moved; // changed texts; each follows an earlier key
+    std::map<std::string, std::string> moved; // changed values; keys follow those they derive from
     for (Setting &entry : entries) {
       if (entry.origin == SettingOrigin::RunSet)
         moved[entry.key] = entry.value;
@@ -109,7 +109,7 @@ private:
 
   const plan::Plan &plan;
   KeyTable keys{{}};
-  std::vector<Setting> entries; // as in the plan
+  std::vector<Setting> entries; // the plan's settings, changed by `--set`, in the plan's order
   RunSettings settings;
 };
 

@@ -16,11 +16,11 @@ namespace lmc {
 namespace {
 
 constexpr int64_t kStepsWithoutPrediction = 1000;
-constexpr double kLongSeconds = 1800; // of a run without a checkpoint
+constexpr double kLongSeconds = 1800; // a longer run that saves only at its end gives a warning
 
 struct Job {
   const Config &config;
-  const SettingTable &table; // where the values come from
+  const SettingTable &table; // with the origins of the values
   std::vector<SettingFault> &faults;
 
   bool given(std::string_view key) const {
@@ -191,7 +191,7 @@ void phaseSources(const Job &job) {
       }
     }
     if (names.empty() || names.size() < phase.sources.size())
-      continue; // all sources, or one is wrong
+      continue; // the phase reads all sources, or one of its entries is wrong
     if (const auto shares = sharesOfWeights(numbers); !shares)
       report(shares.error().message);
   }
@@ -343,7 +343,7 @@ std::string unsavedWarning(const Config &config, const SettingTable &table, doub
                      steps * stepSeconds / 3600);
 }
 
-// Returns `keys`, with the origins of the given keys in `section` ("phase.NAME.") as keys.given.
+// Returns `keys` with `given` set to the origins of the keys given in `section` ("phase.NAME.").
 static LrKeys withOrigins(LrKeys keys, const SettingTable &table, const std::string &section) {
   for (const Setting &setting : table.all())
     if (setting.key.starts_with(section) && setting.origin != SettingOrigin::Default)

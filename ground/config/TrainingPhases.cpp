@@ -22,7 +22,7 @@ std::string keyOf(const PhaseConfig &phase, const char *name) {
   return fmt::format("phase.{}.{}", phase.name, name);
 }
 
-// Returns the number of steps that read `tokens` tokens, rounded up. A size of 0 has been reported.
+// Returns the steps that read `tokens` tokens, rounded up. Sizes of 0 were reported as errors.
 int64_t stepsFor(int64_t tokens, int64_t batchSize, int64_t sequenceLength) {
   const int64_t perStep = std::max<int64_t>(batchSize * sequenceLength, 1);
   return (tokens + perStep - 1) / perStep;
@@ -63,7 +63,7 @@ bool resolvePhases(const CheckedJob &job, Config &config) {
   bool sound = job.sound({"training.sequence_length", "training.batch_size", "training.train_iters",
                           "training.train_tokens"});
   double shares = 0;
-  int64_t before = 0; // steps of the phases before, by the sums of their shares
+  int64_t before = 0; // steps of earlier phases that give a share of train_iters
   for (PhaseConfig &phase : config.phases) {
     inherit(job.provenance, training, phase);
     if (!hasOneExtent(job, phase)) {
@@ -185,7 +185,7 @@ void settlePhase(const Provenance &provenance, Config &config) {
     return;
   config.data.shuffleBlock = 1;
   for (const PhaseConfig &phase : config.phases)
-    if (config.data.shuffleBlock <= kMostBlock) // checkPhases() reports a larger one
+    if (config.data.shuffleBlock <= kMostBlock) // checkPhases() reports a larger block
       config.data.shuffleBlock =
           std::lcm(config.data.shuffleBlock, std::max<int64_t>(phase.sequenceLength, 1));
 }

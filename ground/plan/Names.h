@@ -26,7 +26,7 @@ inline constexpr const char *kTokens = "batch.tokens";
 inline constexpr const char *kTargets = "batch.targets";
 inline constexpr const char *kStarts = "batch.starts";
 inline constexpr const char *kPositions = "batch.positions";
-inline constexpr const char *kRowPositions = "batch.row_positions"; // in rows, not in documents
+inline constexpr const char *kRowPositions = "batch.row_positions"; // a token's position in its row
 
 // Variables of the function `generate`. The host writes positions of tokens to kGenerateRows. The
 // device writes the logits of the token after each position to kGenerateLogits.
@@ -47,7 +47,7 @@ inline constexpr const char *kDebugLogits = "debug.logits";
 inline constexpr const char *kRouterSums = "run.router";
 inline constexpr const char *kRouterCounts = "run.router.counts";   // choices
 inline constexpr const char *kRouterEntropy = "run.router.entropy"; // sums of -p log p, in nats
-// One number: the choices behind a rank's first window of rows. Only with expert_capacity.
+// One number: how many choices lie after a rank's first window of rows. Only with expert_capacity.
 inline constexpr const char *kRouterLate = "run.router.late";
 // Each expert's contribution to the balancing loss. A layer's vector has it without the
 // coefficient. The vector of all layers has the terms that are added to the tokens' losses.

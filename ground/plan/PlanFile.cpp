@@ -86,7 +86,7 @@ Result<std::unique_ptr<PlanFile>> PlanFile::open(const std::string &path) {
   auto failed = [&](const std::string &reason) {
     return userError("{}: cannot read the plan: {}", path, reason);
   };
-  int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a FIFO would block
+  int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); // else open() waits on a FIFO
   if (file < 0)
     return failed(std::strerror(errno));
   struct stat status;

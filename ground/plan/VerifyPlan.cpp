@@ -30,7 +30,7 @@ using plan::sumType;
 constexpr uint64_t kLimit = uint64_t(1) << 60;
 
 constexpr uint64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
-constexpr size_t kStreams = 3; // one for commands, and one for the collectives of each axis
+constexpr size_t kStreams = 3; // 0: ordinary commands; 1 and 2: async collectives
 
 template <typename... Args> Error fail(fmt::format_string<Args...> format, Args &&...args) {
   return userError(format, std::forward<Args>(args)...);
@@ -230,7 +230,7 @@ private:
       const bool isOfRank = kind == Kind::ComputeCopy || kind == Kind::Gradient;
       if (!isOfRank && kind != Kind::Moment1 && kind != Kind::Moment2 && !isScale(kind))
         continue;
-      // With several ranks, a copy or gradient that every rank has whole has no `parameter`.
+      // With several ranks, a compute copy or gradient that is not divided may lack `parameter`.
       if (isOfRank && !variable->parameter() && plan.shard_ranks() > 1)
         continue;
       auto of =
@@ -437,11 +437,11 @@ private:
   // Checks commands that run while a collective may run. They must not access bytes that the
   // collective writes, or write bytes that it reads.
   Result<void> streams(const plan::Function &function) {
-    // Element s is n if the collectives of stream s among the function's first n commands have
-    // ended. endedWith[c] has this array for the time at which collective c ends.
+    // Describes a time: if element s is n, all collectives of stream s among the function's first
+    // n commands have ended. endedWith[c] describes the time at which collective c ends.
     using Ended = std::array<uint32_t, kStreams>;
     std::map<uint32_t, Ended> endedWith;
-    Ended latest{};                // of the last collective of each stream, its number + 1
+    Ended latest{};                // each stream's last collective: its number + 1, or 0 if none
     std::vector<uint32_t> started; // collectives that may still run
     for (uint32_t i = 0; i < function.commands()->size(); ++i) {
       const plan::Command &command = *function.commands()->Get(i);
@@ -732,7 +732,7 @@ private:
     return {};
   }
 
-  // Check what commands.toml does not express. For most commands, there is nothing more to check.
+  // Check the rules of commands that commands.toml does not express. Most commands have none.
   Result<void> rule(const auto &) { return {}; }
 
   template <typename Op> Result<void> attention(const Op &op) {

@@ -19,7 +19,7 @@ inline constexpr const char *kLrStyles[] = {"constant", "linear",       "cosine"
                                             "wsd",      "inverse_sqrt", "piecewise"};
 inline constexpr const char *kWsdDecayStyles[] = {"linear", "cosine", "exponential", "minus_sqrt"};
 
-inline constexpr double kMaxRate = 10; // of a learning rate
+inline constexpr double kMaxRate = 10; // the maximum learning rate that a job may give
 
 struct RatePoint {
   int64_t step = 0;
@@ -32,7 +32,7 @@ struct LrSettings {
   int64_t begin = 0;           // step i >= 1 of the schedule is step begin + i of the run
   double lr = 0, minLr = 0;    // the highest rate, and the rate at the end
   double warmupInit = 0;       // rate from which the warm-up rises
-  int64_t warmupIters = 0;     // number of steps of the schedule, like decayIters
+  int64_t warmupIters = 0;     // number of warm-up steps; like decayIters, counted from `begin`
   int64_t decayIters = 0;      // step at which the rate reaches minLr
   double wsdDecayFraction = 0; // style Wsd: the rate decays in this last share of decayIters
   WsdDecayStyle wsdDecayStyle = WsdDecayStyle::Linear;

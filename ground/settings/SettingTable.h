@@ -44,10 +44,10 @@ struct Setting {
 
 // A broken rule, or a warning about a setting that probably lacks the intended effect.
 struct SettingFault {
-  std::string key;                     // the key at which it is reported: "checkpoint.keep_best"
-  std::vector<std::string> reads = {}; // other keys on which it depends
+  std::string key;                     // the key that the report names: "checkpoint.keep_best"
+  std::vector<std::string> reads = {}; // other keys on which the fault depends
   std::string text;                    // "keep_best = \"web\" is no set of validation data; ..."
-  bool isWarning = false;              // the job may go on
+  bool isWarning = false;              // true if the job may go on despite the fault
 
   // Returns the text with the key's section before it: "checkpoint.keep_best = ...".
   std::string named() const;
@@ -67,7 +67,7 @@ public:
   // "data.source". Returns none if the key that replaces the list was given later (--set is later
   // than the file): data.train for [[data.source]], and data.validation for [[validation]].
   std::vector<std::string> tablesOf(std::string_view list) const;
-  // Returns the files of data.train or data.validation; none if its tables were given later.
+  // Returns the files of data.train or data.validation; none if its list of tables came later.
   std::vector<std::string> files(std::string_view key) const;
   // Returns the value of `key`. Error: no setting has this key, or its value is no number.
   Result<double> number(std::string_view key) const;

@@ -21,7 +21,7 @@ constexpr std::string_view kPrograms = "FMTHNO";
 // The names of several programs for one key.
 struct Row {
   const char *key;   // as in ForeignKey
-  const char *names; // each behind the letters of its programs: "M:seq_length TO:max_seq_len"
+  const char *names; // each name follows the letters of its programs: "M:seq_length TO:max_seq_len"
   const char *remark = "";
 };
 

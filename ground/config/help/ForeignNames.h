@@ -24,7 +24,7 @@ struct ForeignKey {
   std::string name;
   unsigned programs; // of ForeignProgram
   const char *key;   // path of lmc's key; "": lmc has none
-  // The difference to `key` in meaning or unit, or "". Without a key, says what to use instead.
+  // How the name differs from `key` in meaning or unit, or "". Without a key: what to use instead.
   const char *remark;
 };
 

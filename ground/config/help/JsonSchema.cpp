@@ -114,7 +114,7 @@ Json typeOf(const Key &key) {
 Json defaultOf(const Key &key) {
   if (key.required || !key.derived.key.empty())
     return nullptr;
-  if (*key.defaultText) { // a text in quotes ("auto") is a value, any other is a sentence
+  if (*key.defaultText) { // quoted text ("auto") is a value, other text is a description
     Json value = Json::parse(key.defaultText, nullptr, /*allow_exceptions=*/false);
     return value.is_string() ? value : Json();
   }
@@ -179,7 +179,7 @@ public:
     if (*key.alias) {
       Json other = property;
       other["description"] = fmt::format("Another name of `{}`. {}", key.name, description(key));
-      other["x-taplo"]["hidden"] = true; // Taplo completes only the first name
+      other["x-taplo"]["hidden"] = true; // Taplo then completes key.name, but not the alias
       addProperty(key.name, std::move(property));
       addProperty(key.alias, std::move(other));
       dependencies[key.alias]["not"] = having({key.name});
@@ -190,7 +190,7 @@ public:
       requireKey(key, families);
   }
 
-  // Returns the schema. A table that has the key `standIn` needs no other key.
+  // Returns the schema. If a table has the key `standIn`, the schema requires no other key.
   Json finish(const char *standIn = nullptr) {
     Json needs = Json::object();
     if (!required.empty())
@@ -233,8 +233,8 @@ private:
 
   Json schema;
   std::vector<std::string> required;
-  Json conditions = Json::array();    // for keys that only some jobs need, or that have two names
-  Json dependencies = Json::object(); // these forbid a key under both of its names
+  Json conditions = Json::array();    // these require keys that some jobs need or that have 2 names
+  Json dependencies = Json::object(); // these forbid a table to have a key under both names
 };
 
 // Returns the schema of a section. It contains the schemas of the sections inside.
@@ -270,7 +270,7 @@ std::string configSchema(const ModelFamilies &families) {
   Table root("A training job of lmc.");
   for (const Section &section : sections()) {
     if (std::string_view(section.name).find('.') != std::string_view::npos)
-      continue; // the schema of the outer section contains it
+      continue; // the schema of the outer section contains this section
     root.addProperty(section.name, sectionSchema(section, keys));
     if (std::ranges::any_of(
             keys, [&](const Key &key) { return key.section == section.name && key.required; }))

@@ -1,4 +1,4 @@
-// The keys of the machines: [memory], [distributed] and [target].
+// The keys about devices and their use: [memory], [distributed] and [target].
 #include "ground/config/keys/Rows.h"
 
 namespace lmc::config::keys {
