@@ -107,9 +107,9 @@ LogicalResult Counter::add(func::FuncOp function, int64_t &traffic) {
     } else if (isa<lm::GeluOp>(op)) {
       move(op.getResult(0), 6);
     } else if (auto sum = dyn_cast<lm::AddOp>(op); sum && addsRows(sum)) {
-      continue; // counted with the embeddings
+      continue; // this add's traffic is counted with the embeddings
     } else if (auto sum = dyn_cast<lm::AddOp>(op)) {
-      if (tensorTypeOf(sum.getResult()).getRank() > 1) // sums of rank 1 are router counts
+      if (tensorTypeOf(sum.getResult()).getRank() > 1) // leaves out sums of rank 1: router counts
         move(sum.getResult(), 3);
     } else if (isa<lm::RopeOp>(op)) {
       move(op.getResult(0), 2);

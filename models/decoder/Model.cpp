@@ -31,7 +31,7 @@ struct Parameter {
 
 struct LayerFunction {
   func::FuncOp function;
-  std::vector<Parameter> parameters; // those that are its arguments
+  std::vector<Parameter> parameters; // those that are arguments of `function`
   int64_t experts = 0; // number of experts; 0: the layer has no router
 };
 
@@ -168,7 +168,7 @@ private:
       return;
     if (decoder.balanceLoss > 0)
       sums.push_back({names::kRouterBalance, most});
-    constexpr int64_t kAlignment = 64; // in elements: wide loads need aligned addresses
+    constexpr int64_t kAlignment = 64; // in elements; each sum is aligned, as wide loads require
     auto padded = [](int64_t elements) { return llvm::alignTo(elements, kAlignment); };
     int64_t elements = 0;
     for (const auto &[name, count] : sums)
@@ -320,7 +320,7 @@ private:
             kvColumns = model.numKeyValueHeads * model.headDim;
     double stddev = linearStddev(model.hiddenSize);
     Block &body = layer.function.front();
-    SmallVector<Value> parts; // q, k and v, if one projection computes them together
+    SmallVector<Value> parts; // q, k and v if one projection computes them, else empty
     if (!kind.qkv.name.empty()) {
       Value joined = linear(layer, kind.qkv, h, columns + 2 * kvColumns, stddev,
                             {columns, kvColumns, kvColumns});
@@ -415,7 +415,7 @@ private:
       Value entropy = lm::RouterEntropyOp::create(b, named("router.entropy"),
                                                   route.getMass().getType(), logits, of.sigmoid);
       results.append({route.getCounts(), balance, entropy});
-      if (hasWindows()) // dist-parallel-experts adds the windows
+      if (hasWindows()) // the pass dist-parallel-experts later adds the offsets of windows
         results.push_back(lm::LateRowsOp::create(b, named("router.late"), tensor({1}, master),
                                                  ValueRange(sort.getOffsets())));
     }
@@ -546,7 +546,7 @@ private:
     }
     if (model.embeddingNorm)
       x = loadedNorm(embeddingNorm(), "embed_norm", x);
-    Value counts, mass; // summed over all routers
+    Value counts, mass; // sums over all routers
     int64_t routers = 0;
     for (int64_t layer = 0; layer < model.numHiddenLayers; ++layer) {
       SmallVector<Value> operands{x};
@@ -624,7 +624,7 @@ private:
   int64_t tokens;
   RankedTensorType activations, ropeTable, ids;
   RankedTensorType rotations;        // the type of cos and sin, as layers read them
-  std::vector<LayerFunction> layers; // one per kind of layer
+  std::vector<LayerFunction> layers; // one function per kind of layer
 };
 
 } // namespace

@@ -40,7 +40,7 @@ struct Experts {
   int64_t intermediateSize = 0;  // size of one expert
   bool normalize = false;        // true if the weights of a token add up to 1
   bool sigmoid = false;          // true if scores are sigmoids, false if softmax
-  double scale = 1;              // a factor of all weights
+  double scale = 1;              // a factor by which all weights are multiplied
   // The name of a bias that is added to the scores only to choose experts (lm.balance_bias), or "".
   std::string bias = "";
   int64_t sharedSize = 0; // size of an expert that processes all tokens; 0: none
@@ -57,7 +57,7 @@ struct DecoderLayer {
       o{"self_attn.o_proj"};
   Projection qkv{""}; // one projection for q, k and v, whose results lie side by side
   Projection gate{"mlp.gate_proj"}, up{"mlp.up_proj"}, down{"mlp.down_proj"};
-  Experts experts; // used instead of gate, up and down
+  Experts experts; // if there are any, they replace gate, up and down
   HeadNorm headNorm = HeadNorm::None;
   std::string qNorm = "self_attn.q_norm", kNorm = "self_attn.k_norm";
   int64_t window = 0; // number of keys that a token sees, itself included; 0: no limit

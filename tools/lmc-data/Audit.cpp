@@ -24,7 +24,7 @@ void Occurrences::add(uint64_t times, const DocumentName &document) {
     return;
   count += times;
   ++documents;
-  // A document needs a place only if it is among the first kPlaces documents added so far.
+  // Stores the name of a document only if it is one of the first kPlaces documents added so far.
   if (first.size() < Finding::kPlaces || document.ordinal < first.rbegin()->first)
     add({0, 0, {{document.ordinal, document.text()}}});
 }

@@ -16,7 +16,7 @@ namespace lmc {
 struct Finding {
   static constexpr size_t kPlaces = 5;
   uint64_t count = 0;
-  std::vector<std::string> places; // of the first kPlaces
+  std::vector<std::string> places; // names of the first kPlaces documents
 
   void add(std::string place);
   // Returns ", such as PLACE", where PLACE is the first place; "" if there is no place.
@@ -26,7 +26,7 @@ struct Finding {
 // Counts occurrences in documents, which may arrive in any order.
 struct Occurrences {
   uint64_t count = 0, documents = 0;
-  std::map<uint64_t, std::string> first; // places of the first documents, by their ordinals
+  std::map<uint64_t, std::string> first; // names of the first kPlaces documents, by ordinal
 
   // Adds `times` occurrences in a document; does nothing if `times` is 0.
   void add(uint64_t times, const DocumentName &document);
@@ -48,8 +48,8 @@ public:
   Result<void> endDocument(const DocumentPlace &begin, const DocumentPlace &end) override;
 
   struct Findings {
-    uint64_t documents = 0, bytes = 0; // all that was read
-    Finding repeated;                  // documents with the text of an earlier one, and its place
+    uint64_t documents = 0, bytes = 0; // numbers of all documents and bytes that were read
+    Finding repeated;                  // documents that repeat an earlier one; places name both
     uint64_t repeatedBytes = 0;        // of their texts
     Finding control;                   // documents with control characters
     // Control characters (Unicode's category Cc), without \t, \n and \r.

@@ -47,7 +47,7 @@ public:
 
 private:
   const DumpOptions &options;
-  std::shared_ptr<const Tokenizer> tokenizer; // null: tokens are bytes
+  std::shared_ptr<const Tokenizer> tokenizer; // null: no tokenizer, each token is a byte
   std::vector<int32_t> ids;
   std::string line;
 

@@ -29,7 +29,7 @@ std::optional<uint32_t> separatorOf(const TokenFile &file, std::optional<uint32_
 namespace {
 
 constexpr uint64_t kChunk = 1 << 16;    // tokens per read
-constexpr uint32_t kDenseIds = 1 << 20; // ids below it are counted in a table, others in a map
+constexpr uint32_t kDenseIds = 1 << 20; // smaller ids are counted in a table, others in a map
 constexpr size_t kMostFrequent = 10;
 constexpr size_t kBarWidth = 40;
 constexpr uint64_t kNowhere = UINT64_MAX;
@@ -38,10 +38,10 @@ struct Summary {
   std::vector<std::pair<int64_t, uint64_t>> counts; // (id, times), most frequent first
   double entropy = 0;                               // nats per token
   std::optional<uint32_t> eod;
-  bool isGuess = false; // `eod` is neither from the file nor from the user
+  bool isGuess = false; // true if neither the file nor the user gives `eod`
   uint64_t eods = 0;
-  uint64_t doubled = 0;             // end-of-document tokens right behind another one
-  uint64_t firstDoubled = kNowhere; // position of the first doubled token
+  uint64_t doubled = 0;             // end-of-document tokens that follow another one directly
+  uint64_t firstDoubled = kNowhere; // position of the first of these tokens
   // The lengths of the documents in tokens, with their end tokens, ascending; empty: not known.
   std::vector<uint64_t> documentLengths;
   // The result of data.packing = "best_fit" with windows of `window` tokens; 0: not requested.
@@ -52,7 +52,7 @@ Result<void> packDocuments(const TokenFile &file, uint64_t window, Summary &summ
   if (!file.hasDocuments())
     return userError("{}: does not say where its documents start, which --best-fit needs",
                      file.path());
-  // Packing needs only the lengths, so the starts are those of documents stored in this order.
+  // Packing depends only on lengths, so `starts` assumes documents in ascending order of length.
   std::vector<uint64_t> starts;
   uint64_t end = 0;
   for (uint64_t length : summary.documentLengths) {
@@ -73,7 +73,7 @@ Result<Summary> summarise(const TokenFile &file, std::optional<uint32_t> givenEo
   summary.isGuess = !givenEod && !file.hasDocuments();
   std::vector<uint64_t> dense(file.tokenBytes() > 2 ? kDenseIds : 1u << (8 * file.tokenBytes()));
   std::unordered_map<int64_t, uint64_t> sparse;
-  std::vector<uint64_t> ends; // positions after each end-of-document token
+  std::vector<uint64_t> ends; // for each end-of-document token, the position after it
   const bool hasTable = file.hasDocuments(), isSigned = infoOf(file.type()).isSigned;
   bool previousIsEod = false;
   std::vector<int32_t> chunk(kChunk);

@@ -45,7 +45,7 @@ struct PackOptions {
   std::optional<double> validationFraction; // share of the text; default: 0.05
   DocumentOptions documents;
   std::optional<std::string> bos, eod; // border tokens as the user gave them
-  std::string tokenizer;               // "": bytes are tokens
+  std::string tokenizer;               // "": no tokenizer, each token is a byte
   std::optional<SpecialTokens> special;
   uint32_t threads = 0; // 0: one per processor
   bool strict = false;
@@ -56,7 +56,7 @@ struct PackOptions {
 
 // The tokenizer and the border tokens, as PackOptions describe them.
 struct Packing {
-  std::shared_ptr<const Tokenizer> tokenizer; // null: bytes are tokens
+  std::shared_ptr<const Tokenizer> tokenizer; // null: no tokenizer, each token is a byte
   std::string tokenizerPath;
   uint64_t tokenizerHash = kBytesAsTokens;
   DocumentTokens borders;
@@ -78,7 +78,7 @@ public:
   EdgeCleaner(int32_t eod, uint64_t before, CleanReceiver &next)
       : eod(eod), next(next), ordinal(before) {}
 
-  EncodedDocuments::Counts found; // only `merged`, `inside` and `empty` are counted
+  EncodedDocuments::Counts found; // counts only `merged`, `inside` and `empty`
 
   Result<void> text(std::string_view piece) override {
     if (eod < 0 || eod > 255)
@@ -215,8 +215,8 @@ struct DocumentLengths : CleanReceiver {
 
 // Says which text goes to the validation file: whole documents, or all text after a position.
 struct Split {
-  std::vector<bool> documents; // true: to validation; if empty, text behind `cut` goes there
-  uint64_t cut = 0;            // bytes of text that go to the training file
+  std::vector<bool> documents; // true: goes to the validation file; empty: see `cut`
+  uint64_t cut = 0;            // if `documents` is empty: bytes of text for the training file
 };
 
 // Chooses about `fraction` of the text as validation data. `total` is the sum of `lengths` in
@@ -513,9 +513,9 @@ private:
   const nlohmann::json identity;        // everything on which the token files depend
   std::vector<std::string> paths; // paths of the token files: training, validation
   int32_t cleaned;
-  PartialFolders folders; // of the token files
+  PartialFolders folders; // one for each token file
   std::vector<std::unique_ptr<TokenOutput>> outputs;
-  std::vector<TokenizerCopy> tokenizers; // one for each token file
+  std::vector<TokenizerCopy> tokenizers; // one for each token file; empty without a tokenizer
   std::optional<PackState> saved;        // the state that an interrupted pack has left
 
   // Locks the token files. Completes each pack of these files that was interrupted while it renamed
@@ -633,7 +633,7 @@ private:
   // Writes the rest of a file, after all documents were received.
   Result<void> complete(TokenOutput &output) const {
     LMC_TRY(output.flush());
-    // As in Megatron's preprocess_data.py --append-eod, this token also follows the last document.
+    // As with Megatron's preprocess_data.py --append-eod, `between` also follows the last document.
     if (options.megatron && packing.borders.between && output.file().documents() > 0)
       return output.file().append({&*packing.borders.between, 1});
     return {};

@@ -29,7 +29,7 @@ Result<void> commitPack(const PartialFolders &folders, const std::vector<Rename>
   LMC_TRY(publishFile(recordOf(*folders.front()),
                       record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
   LMC_TRY(publish(renames));
-  for (size_t i = folders.size(); i-- > 0;) // the record goes last
+  for (size_t i = folders.size(); i-- > 0;) // the first folder, with the record, is removed last
     folders[i]->remove();
   return {};
 }

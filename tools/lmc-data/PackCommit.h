@@ -14,7 +14,7 @@
 namespace lmc {
 
 struct FinishedPack {
-  nlohmann::json identity; // everything on which its files depend
+  nlohmann::json identity; // the release, inputs and options on which the pack's files depend
   std::string report;      // for the console
 };
 

@@ -19,8 +19,8 @@ struct SplitPosition {
 };
 
 struct PackState {
-  uint64_t file = 0;   // the input that is read
-  DocumentPlace place; // where its next document begins
+  uint64_t file = 0;   // index of the input that is read
+  DocumentPlace place; // where the next document in this input begins
   std::vector<TokenFileWriter::Saved> outputs;
   EncodedDocuments::Counts counts;
   Audit::Saved audit;

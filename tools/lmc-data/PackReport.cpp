@@ -16,8 +16,8 @@ struct Item {
   const char *key; // in the JSON
   uint64_t count;
   std::string text; // for the console
-  Finding places;   // the documents that have it
-  bool fault = true; // --strict does not allow it
+  Finding places;   // the documents that this item counts
+  bool fault = true; // true if --strict forbids this item
 };
 
 std::string share(uint64_t part, uint64_t whole) {

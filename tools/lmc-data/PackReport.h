@@ -18,7 +18,7 @@ struct PackReport {
     std::string part; // the part of the text in this file; "": all
   };
   std::vector<std::string> inputs;
-  std::string tokenizer; // "": bytes are tokens
+  std::string tokenizer; // "": no tokenizer, each token is a byte
   std::vector<File> files;
   std::optional<uint32_t> endOfDocument;
   std::vector<uint32_t> beginOfDocument;

@@ -12,7 +12,7 @@ struct VerifyOptions {
   std::string path;
   DataFormat format = DataFormat::Auto;
   uint64_t vocabSize = 0;
-  std::optional<uint32_t> eod; // the token that ends documents; absent: that of separatorOf()
+  std::optional<uint32_t> eod; // the token that ends documents; absent: separatorOf() finds it
 };
 
 static Result<void> verify(const VerifyOptions &options) {

@@ -68,7 +68,7 @@ static Result<ExitCode> measure(const Run &run, const ProgramOptions &options) {
   measurement.use = [&](Session &session, Console &console) -> Result<ExitCode> {
     if (record) {
       auto result = recordCommands(session, *record, options, run.stop, console);
-      record.reset(); // destroyed before the device, whose memory it uses
+      record.reset(); // the record must be destroyed before the device, whose memory it uses
       return result;
     }
     return options.bench > 0 ? bench(session, options, run.stop, console)

@@ -19,7 +19,7 @@ struct ProgramOptions : RunOptions {
   std::string recordCommands, compareCommands;
   double tolerance = 0;
   bool preflight = false; // only measures the links between ranks
-  bool check = false;     // only looks for faults, and trains three steps elsewhere
+  bool check = false;     // only looks for faults; trains three steps in another folder
   bool json = false;      // prints the result of a bench, preflight or check as JSON
 
   bool recordsCommands() const { return !recordCommands.empty() || !compareCommands.empty(); }
@@ -31,7 +31,7 @@ struct ProgramOptions : RunOptions {
 // Does what `options` request, together with the other ranks. Returns the program's exit code.
 Result<ExitCode> run(const ProgramOptions &options);
 
-// All ranks of the world must call it. Only rank 0 writes to the options' `output` and `errors`.
+// All ranks of `world` must call run(). Only rank 0 writes to the options' `output` and `errors`.
 Result<ExitCode> run(const ProgramOptions &options, World &world);
 
 } // namespace lmc

@@ -276,7 +276,7 @@ static Result<std::optional<TimeLimit>> timeLimit(const ProgramOptions &options,
 
 int main(int argc, char **argv) {
   blockSignals();
-  useDefaultArithmetic(); // a library may have changed it before main()
+  useDefaultArithmetic(); // a library may have changed the floating-point mode before main()
   raiseDescriptorLimit();
   ProgramOptions options;
   const char *gemmSetting = std::getenv("LMC_GEMM");
@@ -305,7 +305,7 @@ int main(int argc, char **argv) {
     // variables.
     ::unsetenv(kTimeLimitVariable);
     ::unsetenv(kRestartVariable);
-    startSignalThread(); // only now: a launcher forks, and must have one thread
+    startSignalThread(); // not earlier: a launcher forks, so it must have only one thread
     LMC_LET(result, run(options));
     return static_cast<int>(*result);
   };

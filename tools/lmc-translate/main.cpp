@@ -31,7 +31,7 @@ int main(int argc, char **argv) {
   llvm::cl::SetVersionPrinter(
       [](llvm::raw_ostream &os) { os << "lmc-translate " << lmc::kRelease.text << "\n"; });
   lmc::registerTargets();
-  std::deque<std::string> texts; // MLIR refers to these strings
+  std::deque<std::string> texts; // must live as long as the options, which refer to them
   for (const Target *target : lmc::codegen::targets()) {
     if (target->language().empty())
       continue;

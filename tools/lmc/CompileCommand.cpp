@@ -80,7 +80,7 @@ void printTimes(const std::string &path, const CompileResult &result, double sec
 
 struct Outcome {
   int code = 0;
-  int64_t nodes = 1, devicesPerNode = 1; // of the job, if it could be read
+  int64_t nodes = 1, devicesPerNode = 1; // the job's values; 1 if the job could not be read
 };
 
 // Compiles one job, writes its plan to `path`, and prints errors. For a job of a sweep, prints only
@@ -110,7 +110,7 @@ Outcome compileJob(const CompileArguments &arguments, CompileOptions options,
         config->phases.empty() ? "" : ": [[phase]] " + config->phases[config->phase].name;
     std::string message =
         budgetError(plan, config->path + phase, result->budgetBytes, result->smallestBudget);
-    if (!arguments.quiet && !sweepJob) // the hints compile the job several times
+    if (!arguments.quiet && !sweepJob) // hints are slow: they compile the job several times
       message += "\n" + hintsText(hintsFor(*config, plan, result->budgetBytes, options));
     return failed(fail(llvm::StringRef(message).rtrim(), ExitCode::DoesNotFit));
   }

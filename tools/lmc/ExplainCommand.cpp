@@ -71,7 +71,7 @@ Result<cost::DeviceSpec> specOf(const plan::Plan &plan, const std::string &given
   if (target.spec.empty())
     target.spec = cost::settingOf(plan, "target.spec");
   if (target.spec == cost::defaultDeviceSpec(target.device))
-    target.spec.clear(); // takes the default spec with this machine's memory, as compiling does
+    target.spec.clear(); // "" means the default spec with this machine's memory, as in a compile
   return cost::deviceSpecOf(target, plan.config_directory() ? plan.config_directory()->str() : "");
 }
 
@@ -122,7 +122,7 @@ Result<std::optional<Explained>> compileJob(const ExplainArguments &arguments) {
     LMC_LET(phase, findPhase(*explained.file, arguments.phase));
     explained.phase = *phase;
     config = &(*phases)[*phase];
-  } else { // the plan is that of the phase that does not fit
+  } else { // the plan has only the phase that does not fit
     config = &(*phases)[compiled->misfit];
     explained.sections["hints"] =
         hintsFor(*config, *explained.plan(), result->budgetBytes, options);
@@ -163,7 +163,7 @@ Result<void> writeKernel(const Explained &explained, const ExplainArguments &arg
   const plan::Plan &plan = *explained.plan();
   auto context = makeContext();
   cost::DeviceSpec spec = explained.spec;
-  spec.clock = spec.clockAlone; // the extracted kernel runs alone
+  spec.clock = spec.clockAlone; // clock of a kernel that runs alone, as the extracted one does
   const cost::PlanCost cost =
       cost::planCost(plan, *codegen::costModelOf(plan.target()->string_view(), spec));
   llvm::Expected<std::string> program =

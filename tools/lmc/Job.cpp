@@ -86,7 +86,7 @@ static mlir::FailureOr<CompileResult>
 compileConfig(const Config &config, const CompileOptions &options, mlir::MLIRContext &context) {
   context.printOpOnDiagnostic(false);
   if (!options.printIrAfter.empty())
-    context.disableMultithreading(); // MLIR requires this for printing IR
+    context.disableMultithreading(); // MLIR requires a single thread for printing IR
   const std::string phase =
       config.phases.empty() ? "" : "[[phase]] " + config.phases[config.phase].name + ": ";
   context.getDiagEngine().registerHandler(
@@ -113,7 +113,7 @@ mlir::FailureOr<CompiledPhases> compilePhases(const std::vector<Config> &phases,
       return mlir::failure();
     if (options.compileTo <= Phase::Buffers)
       result->module->print(llvm::outs());
-    result->module = nullptr; // it is of `context`
+    result->module = nullptr; // the module must not outlive `context`
     plans.push_back(result->plan);
     std::vector<PhaseTime> times = std::move(compiled.result.times);
     for (PhaseTime &time : result->times)

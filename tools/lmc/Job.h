@@ -34,14 +34,14 @@ void addJobOptions(Command &command, JobOptions &options);
 // job, or one Config if the job has no phases.
 Result<std::vector<Config>> readPhases(const std::string &path, const JobOptions &options);
 
-// Sets the compile options that `from` has, with the defaults of the job's target.
+// Sets the options of `to` that `from` has: the fusions to disable, and the kernel cache's folder.
 void setCompileOptions(const JobOptions &from, CompileOptions &to);
 
 // Returns an MLIR context with lmc's dialects, which may use several threads.
 std::unique_ptr<mlir::MLIRContext> makeContext();
 
 struct CompiledPhases {
-  CompileResult result; // without a module; with the times of all phases
+  CompileResult result; // has no module, but the times of all phases
   size_t misfit = 0;    // if result.fits is false: the index of the phase that does not fit
 };
 // Compiles each phase of a job, and makes one plan of all. Stops at a phase that does not fit, and

@@ -63,7 +63,7 @@ void printResult(const ReportArguments &arguments, const std::vector<RunHistory>
   llvm::outs().flush();
 }
 
-// Waits for `seconds`. Returns true at once if a stop signal arrives, which must be blocked.
+// Waits for `seconds`. Returns true at once if a stop signal (which must be blocked) arrives.
 bool isStopped(uint64_t seconds) {
   sigset_t stops;
   sigemptyset(&stops);

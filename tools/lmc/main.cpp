@@ -11,7 +11,7 @@ int main(int argc, char **argv) {
   // A search makes and frees many plans. Keeping freed memory in the process saves a tenth of the
   // time of a compile.
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
-  mallopt(M_MMAP_THRESHOLD, 32 << 20); // the largest that glibc takes
+  mallopt(M_MMAP_THRESHOLD, 32 << 20); // the maximum that glibc allows
   mallopt(M_TOP_PAD, 64 << 20);
   registerTargets();
   CommandLine line("lmc", kRelease.text, "The compiler for LLM pre-training.");

@@ -115,11 +115,11 @@ private:
   std::unique_ptr<parquet::arrow::FileReader> file;
   int leaf = -1;                                     // the number of the column
   int group = 0;                                     // number of the present row group
-  std::unique_ptr<arrow::RecordBatchReader> batches; // of that row group
+  std::unique_ptr<arrow::RecordBatchReader> batches; // batches of row group `group`
   std::shared_ptr<arrow::Array> array;               // of the batch
-  int64_t row = 0;                                   // the next one in `array`
-  uint64_t skip = 0;                                 // rows to pass over
-  uint64_t bytesBefore = 0;                          // of the row groups before
+  int64_t row = 0;                                   // next row of `array` to read
+  uint64_t skip = 0;                                 // number of rows still to skip
+  uint64_t bytesBefore = 0;                          // bytes of the row groups before `group`
 
   template <typename T> static T valueOf(arrow::Result<T> result) {
     if (!result.ok())

@@ -292,7 +292,7 @@ std::string scriptText(const ordered_json &json) {
   std::string text;
   for (char c : json.dump(-1, ' ', false, ordered_json::error_handler_t::replace)) {
     if (c == '<')
-      text += "\\u003c"; // JSON has this character only inside strings
+      text += "\\u003c"; // '<' is only inside strings of JSON, so it can be escaped
     else
       text += c;
   }

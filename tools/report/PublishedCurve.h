@@ -10,7 +10,7 @@ namespace lmc {
 
 struct PublishedCurve {
   std::string name; // name of the file without its ending
-  Line line;        // has only tokens: its steps are the numbers of its points
+  Line line;        // a position has only tokens; its step is the ordinal of the point
 };
 
 // Reads a CSV file with the columns "tokens" and "loss", and maybe others. Tokens must rise from

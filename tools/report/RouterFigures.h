@@ -14,7 +14,7 @@ namespace lmc {
 
 class RouterFigures {
 public:
-  static constexpr size_t kMaxLayers = 256; // the first ones are kept
+  static constexpr size_t kMaxLayers = 256; // only the first layers are kept
 
   struct Layer {
     int64_t number = 0;
@@ -27,10 +27,10 @@ public:
   // Adds the object `router` of a step. Keys that are not numbers of layers are ignored.
   void add(int64_t step, const nlohmann::json &router);
 
-  std::vector<const Layer *> layers() const; // in the order of their numbers
+  std::vector<const Layer *> layers() const; // sorted by number
   const std::vector<int64_t> &groupSteps() const { return groups.steps(); }
-  int64_t lastStep() const { return groups.lastStep(); } // 0: no step had routers
-  size_t leftOut() const { return tooMany; } // layers of the latest step not kept
+  int64_t lastStep() const { return groups.lastStep(); } // last step with routers; 0: none
+  size_t leftOut() const { return tooMany; } // layers of the latest step that are not kept
 
 private:
   std::map<int64_t, Layer> kept; // by number

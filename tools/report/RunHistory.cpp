@@ -68,7 +68,7 @@ std::string describe(const std::string &kind, const json &event) {
   return text;
 }
 
-constexpr size_t kMaxText = 2000; // bytes of the text of an event
+constexpr size_t kMaxText = 2000; // maximum bytes of the text of an event
 
 } // namespace
 
@@ -92,7 +92,7 @@ Result<void> RunHistory::update() {
   if (!*continues) {
     RunHistory fresh(folder);
     LMC_TRY(fresh.readFiles());
-    // What other files said stays, because they may be unreadable now.
+    // Keeps what was read from other files, because they may be unreadable now.
     std::tie(fresh.planHash, fresh.target, fresh.host, fresh.version, fresh.settings,
              fresh.evaluations) = std::tie(planHash, target, host, version, settings, evaluations);
     *this = std::move(fresh);
@@ -102,7 +102,7 @@ Result<void> RunHistory::update() {
   return {};
 }
 
-// Reads what was added. Returns false if a file no longer has what was read before.
+// Reads the lines that were added. Returns false if a file no longer has the lines read before.
 Result<bool> RunHistory::readFiles() {
   LMC_LET(metrics, metricsFile.read([this](std::string_view line) { readMetrics(line); }));
   LMC_LET(events, eventsFile.read([this](std::string_view line) { readEvent(line); }));
@@ -290,7 +290,7 @@ std::vector<const RunEvent *> RunHistory::events() const {
 }
 
 void RunHistory::readGenerated(std::string_view line) {
-  constexpr size_t kMaxBytes = 4000; // of each prompt and text
+  constexpr size_t kMaxBytes = 4000; // limit of each prompt and of each text
   const auto record = parseJsonObject(line, "generated.jsonl");
   if (!record)
     return;

@@ -46,7 +46,7 @@ struct ValidationLine {
 
 struct RunEvent {
   std::string kind;           // its name in events.jsonl
-  std::string time;           // as in the file
+  std::string time;           // as text, copied from the file
   double seconds = 0;         // time in seconds since 1970; 0: not known
   std::optional<double> step; // absent if the event does not name its step
   std::string text;           // one line for people
@@ -66,12 +66,12 @@ struct GeneratedTexts {
 
 class RunHistory {
 public:
-  static constexpr size_t kMaxEvents = 400;     // of each kind; older ones are dropped
-  static constexpr size_t kMaxSets = 32;        // of validation data
-  static constexpr size_t kMaxSlowSteps = 5;    // of each part
-  static constexpr size_t kMaxEvaluations = 12; // the latest ones are kept
-  static constexpr size_t kMaxPrompts = 16;     // the first ones are kept
-  static constexpr size_t kMaxTexts = 6;        // of each prompt; the latest ones are kept
+  static constexpr size_t kMaxEvents = 400;     // events of each kind; older events are dropped
+  static constexpr size_t kMaxSets = 32;        // sets of validation data
+  static constexpr size_t kMaxSlowSteps = 5;    // slow steps of each part
+  static constexpr size_t kMaxEvaluations = 12; // only the latest evaluations are kept
+  static constexpr size_t kMaxPrompts = 16;     // only the first prompts are kept
+  static constexpr size_t kMaxTexts = 6;        // only the latest texts of each prompt are kept
 
   // Error: `folder` is no folder, or has no metrics.jsonl.
   static Result<RunHistory> open(const std::string &folder);
@@ -85,14 +85,14 @@ public:
   RunPosition positionOfStep(double step) const;
   RunPosition positionOfTime(double seconds) const;
 
-  // Returns the steps in which `part` was slow, slowest first. The limit is half of the median step
-  // time. For Compute, the median time of Compute is added to the limit.
+  // Returns the steps in which `part` took longer than a limit, slowest first; up to kMaxSlowSteps.
+  // The limit is half of the median step time; for Compute, plus the median time of Compute.
   std::vector<SlowStep> slowSteps(StepPart part) const;
 
   // Returns the events in the order of the file.
   std::vector<const RunEvent *> events() const;
 
-  std::string folder; // as it was given
+  std::string folder; // path of the folder, as open() got it
 
   // The contents of run.json when it was last read.
   std::string planHash, target, host, version;
@@ -105,7 +105,7 @@ public:
   std::string lastTime;
   std::array<Line, kDrawnQuantities.size()> lines;
   std::array<Line, kStepParts.size()> parts;           // seconds
-  std::array<double, kStepParts.size()> partSeconds{}; // sums over all steps
+  std::array<double, kStepParts.size()> partSeconds{}; // seconds, summed over all steps
   std::map<std::string, ValidationLine> validations;   // by name of the set; "": data.validation
   std::optional<LinePoint> lastLoss, lowestLoss;
   // meanLoss() is the exponential moving average of the losses of about the last kMeanSteps steps.
@@ -122,8 +122,8 @@ public:
   std::string ending; // text of the latest `exit`; "": the run goes on, or was killed
   std::string phase;  // phase of the last step; "": the run has no phases
 
-  std::vector<GeneratedTexts> generated;            // by prompt, in the order of the file
-  std::map<int64_t, EvaluationResults> evaluations; // of checkpoint.export_command, by step
+  std::vector<GeneratedTexts> generated;            // texts by prompt, as ordered in the file
+  std::map<int64_t, EvaluationResults> evaluations; // results of checkpoint.export_command, by step
   TensorUpdates updates;
 
   // Returns the number of lines that were ignored, including an incomplete last line.
@@ -142,11 +142,11 @@ private:
 
   GrowingFile metricsFile, eventsFile, generatedFile;
   std::map<std::string, std::deque<std::pair<int64_t, RunEvent>>>
-      kept; // by kind, with their numbers
+      kept; // events by kind, each with its number in the order of the file
   int64_t eventNumber = 0;
   std::string lastEvent;
-  double lossSum = 0, lossWeight = 0;                           // of the exponential mean
-  std::array<std::vector<SlowStep>, kStepParts.size()> slowest; // the slowest one first
+  double lossSum = 0, lossWeight = 0;                           // meanLoss() is their quotient
+  std::array<std::vector<SlowStep>, kStepParts.size()> slowest; // slowest step first
   std::vector<std::pair<double, RunPosition>> clock;            // (time, position) of some steps
   int64_t clockStride = 1, clockCount = 0;
 };

@@ -46,14 +46,14 @@ struct StepSeries {
     double value = 0;
   };
   std::optional<double> latest;   // absent if the latest line has no value
-  std::optional<Highest> highest; // of all lines; of equal ones, the first
+  std::optional<Highest> highest; // maximum of all lines; of equal values, the first
   // The highest value of each group of lines; absent if no line of the group has a value.
   std::vector<std::optional<double>> groups;
 
-  // Must be called for every series each time a line was added to `lines`, also if the line has no
-  // value for the series: a merge of groups is noticed by their number. set() comes after it.
+  // Must be called for every series after each lines.add(), even if the line has no value for the
+  // series: the number of groups shows if add() has merged groups. Call set() afterwards.
   void beginLine(const StepGroups &lines) {
-    if (groups.size() > lines.steps().size()) { // add() has merged neighbours
+    if (groups.size() > lines.steps().size()) { // StepGroups::add() has merged groups
       for (size_t i = 0; i < StepGroups::kMax / 2; ++i)
         groups[i] = std::max(groups[2 * i], groups[2 * i + 1]);
       groups.resize(StepGroups::kMax / 2);

@@ -11,7 +11,7 @@
 namespace lmc {
 namespace {
 
-constexpr size_t kColumn = 28, kWidth = 100; // help: column of descriptions, line length
+constexpr size_t kColumn = 28, kWidth = 100; // of the help: column of descriptions, line length
 
 // Breaks a text into lines of at most kWidth columns, which all start in column `indent`.
 std::string wrap(const std::string &text, size_t indent) {
@@ -218,7 +218,7 @@ std::optional<int> CommandLine::parse(int argc, char **argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     const size_t equals = argument.find('=');
-    // For "--name=", CLI11 would take the next argument as the value, and for "-o=x", "=x".
+    // CLI11 would take the next argument as the value of "--name=", and "=x" as that of "-o=x".
     if (argument.starts_with("-") &&
         (equals + 1 == argument.size() || (equals == 2 && argument[1] != '-'))) {
       arguments.push_back(argument.substr(0, equals));

@@ -38,7 +38,7 @@ public:
   template <typename Number>
   void number(const std::string &name, const std::string &placeholder, uint64_t least,
               uint64_t most, Number &value, const std::string &description);
-  // Adds an option whose value is the word `no` (sets `value` to false) or `yes` (to true).
+  // Adds an option that takes one of two words: `no` sets `value` to false, `yes` sets it to true.
   template <typename Boolean>
   void either(const std::string &name, const std::string &no, const std::string &yes,
               Boolean &value, const std::string &description);

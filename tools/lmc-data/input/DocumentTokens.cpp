@@ -18,7 +18,7 @@ constexpr uint64_t kMaximumVocabularyBytes = 256 << 20;
 struct Answer {
   bool given = false;
   std::optional<uint32_t> id;
-  bool stops = false; // true if the tokenizer shall not add its own tokens there either
+  bool stops = false; // true: the tokenizer's own tokens at this border are left out, too
 };
 
 Result<Answer> answerOf(const Tokenizer &tokenizer, const std::string &place,

@@ -110,11 +110,11 @@ private:
   const DocumentOptions &options;
   DocumentReceiver &receiver;
   Utf8Checker utf8;
-  uint64_t bytes;      // of text that were read
+  uint64_t bytes;      // offset in the text at which the next piece begins
   std::string held;    // the last bytes read, which may begin a separator
-  std::string cut;     // if text is replaced: the incomplete character at its end
+  std::string cut;     // with replaceInvalid: the incomplete character at the end of the text
   uint64_t begin;      // offset of the document's first byte
-  uint64_t length = 0; // its bytes so far
+  uint64_t length = 0; // bytes of the document so far
 
   Result<void> pass(std::string_view piece) {
     length += piece.size();
@@ -182,7 +182,7 @@ private:
   std::string name;
   const DocumentOptions &options;
   DocumentReceiver &receiver;
-  DocumentPlace begin; // of the current line
+  DocumentPlace begin; // where the current line begins
 
   // Reads the document in a line, which has `bytes` bytes in the file.
   Result<void> readLine(std::string &line, uint64_t bytes) {

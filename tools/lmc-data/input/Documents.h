@@ -36,14 +36,14 @@ struct DocumentOptions {
 
 // A place in a file at which a document may begin.
 struct DocumentPlace {
-  uint64_t offset = 0; // bytes of text before it
+  uint64_t offset = 0; // bytes of text before this place
   uint64_t number = 1; // number of the line of JSON, or of the row of Parquet
 
   // Returns the number in the name of a document that begins here: the offset, line or row.
   uint64_t in(InputFormat format) const { return format == InputFormat::Text ? offset : number; }
 };
-// Returns the name of a document by its DocumentPlace::in(): "a.txt: byte 17 of the text",
-// "a.jsonl:17" or "a.parquet: row 17".
+// Returns the name of a document whose DocumentPlace::in() is `number`: "a.jsonl:17",
+// "a.txt: byte 17 of the text" or "a.parquet: row 17".
 std::string placeOf(const std::string &path, InputFormat format, uint64_t number);
 
 struct DocumentName {

@@ -63,9 +63,9 @@ static Result<void> addFolder(const std::string &folder, std::vector<std::string
     std::error_code ignored;
     if (name.starts_with('.') || name.starts_with('_'))
       next.disable_recursion_pending();
-    else if (next->is_directory(ignored)) // the iterator follows links
+    else if (next->is_directory(ignored)) // also a link to a folder: the iterator follows it
       LMC_TRY(next->is_symlink(ignored) ? checkLeadsOn(next->path(), folder) : Result<void>());
-    else // also a broken link, which checkIsFile() refuses
+    else // a file, or a broken link, which checkIsFile() refuses
       (formatOfName(name) ? found : others).push_back(next->path().string());
   }
   if (error)

@@ -22,7 +22,7 @@ Result<std::vector<std::string>> findInputs(const std::vector<std::string> &argu
 // The identity and state of a regular file when stampsOf() is called; all zeros for other files.
 struct InputStamp {
   uint64_t device = 0, inode = 0, size = 0;
-  int64_t seconds = 0, nanoseconds = 0; // of its latest change
+  int64_t seconds = 0, nanoseconds = 0; // time of the file's latest change
   bool operator==(const InputStamp &) const = default;
 };
 std::vector<InputStamp> stampsOf(const std::vector<std::string> &paths);

@@ -22,8 +22,8 @@ public:
   ~ParquetFile();
 
   struct Row {
-    std::optional<std::string_view> text; // nullopt: a null value. Valid until the next call.
-    uint64_t bytesRead = 0;               // of the file, about
+    std::optional<std::string_view> text; // nullopt: null. Valid until the next call of next().
+    uint64_t bytesRead = 0;               // approximate number of bytes of the file read so far
   };
   // Returns the next row; nullopt: the end. Error: a row group, which the message names, is
   // damaged.

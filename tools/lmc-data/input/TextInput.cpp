@@ -76,7 +76,7 @@ struct Copy : Decoder {
 // A gzip file may have several members, one after the other: `cat a.gz b.gz` has two.
 class Gzip : public Decoder {
 public:
-  Gzip() { inflateInit2(&stream, 15 + 16); } // 16: with a gzip header
+  Gzip() { inflateInit2(&stream, 15 + 16); } // 15: maximum window; + 16: gzip header
   ~Gzip() override { inflateEnd(&stream); }
 
   std::string decode(std::string_view &from, std::string &to) override {
@@ -233,7 +233,7 @@ Result<std::unique_ptr<TextInput>> TextInput::open(const std::string &path, Prog
 Result<void> TextInput::skip(uint64_t bytes) {
   State &s = *state;
   if (bytes >= s.text.size() && s.isPlain()) {
-    s.file.clear(); // at the end of a short file, the stream has an end flag
+    s.file.clear(); // the stream has an end flag if a short file was read to its end
     s.file.seekg(static_cast<std::streamoff>(bytes));
     s.progress.advance(bytes - std::min(bytes, s.bytes));
     s.bytes = bytes;

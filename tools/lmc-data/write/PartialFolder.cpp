@@ -45,7 +45,7 @@ Result<std::shared_ptr<PartialFolder>> PartialFolder::lock(const std::string &pa
     // Refuses links, and folders of other users, because the folder will be emptied.
     const int opened = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (opened < 0 && errno == ENOENT)
-      continue; // another process has just removed it
+      continue; // tries again: another process has just removed the folder
     if (opened < 0)
       return cannotCreate(path);
     struct stat mine, named;

@@ -4,7 +4,7 @@
 #include "runtime/data/MegatronIndex.h"
 #include "runtime/data/TokenFormats.h"
 
-#define XXH_STATIC_LINKING_ONLY // makes the size of the saved state known
+#define XXH_STATIC_LINKING_ONLY // defines XXH64_state_t, whose size save() needs
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <xxhash.h>
@@ -25,7 +25,7 @@ namespace lmc {
 namespace {
 
 constexpr size_t kBufferBytes = 1 << 20;
-// Megatron's rule: if the vocabulary is smaller than this number, ids are uint16, else int32.
+// Megatron's rule: ids are uint16 if the vocabulary is smaller than kMegatronWide, else int32.
 constexpr uint32_t kMegatronWide = 65500;
 
 // A file to which data is appended through a buffer.
@@ -49,12 +49,12 @@ struct TokenFileWriter::State {
   uint32_t tokenBytes = 1;
   uint64_t headerBytes = 0;
   uint64_t tokenCount = 0, documentCount = 0;
-  bool documentPending = true; // the next token starts a document
+  bool documentPending = true; // true if the next token starts a document
   bool finished = false;
-  bool isSaved = false;                      // a later process can continue from the folder
+  bool isSaved = false;                      // true: a later process can resume from the folder
   Appended tokens;                           // the future file
-  Appended starts;                           // uint64 per document: its first token
-  XXH64_state_t *hash = XXH64_createState(); // of the bytes of `tokens` behind the header
+  Appended starts;                           // per document a uint64: position of its first token
+  XXH64_state_t *hash = XXH64_createState(); // checksum of the bytes of `tokens` behind the header
 
   ~State() {
     leave();

@@ -69,7 +69,7 @@ public:
     if (const auto *warnings = plan->warnings(); warnings && first)
       for (const flatbuffers::String *warning : *warnings)
         ofStart.warning("job", warning->str());
-    // Adds findings about data first: add() then skips equal findings about the start.
+    // Adds findings about data first, so that add() skips equal findings of prepareStart().
     checkData(plan, overrides(), world, findings);
     for (const Finding &finding : ofStart.all())
       findings.add(finding);

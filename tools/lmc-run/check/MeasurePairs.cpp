@@ -47,7 +47,7 @@ Result<GroupSpeed> measureGroup(Communicator &group, double seconds,
     speed.latency = i == 0 ? *time : std::min(speed.latency, *time);
   }
 
-  // The time limit of the last size is `seconds` / 3, because it is measured twice.
+  // The last size should take at most `seconds` / 3, because it is measured twice.
   uint64_t bytes = std::max<uint64_t>(sizeof(double), kLeast / ranks);
   for (;;) {
     LMC_LET(time, gather(bytes));
@@ -128,7 +128,7 @@ namespace {
 // The sizes of messages in bytes: minimum, maximum, and ratio of one size to the previous size.
 constexpr uint64_t kLeast = 16 << 10, kMost = 16 << 20, kGrowth = 4;
 constexpr int kTimes = 2;    // how often each pair is measured
-constexpr size_t kLooks = 8; // maximum of meetings that are repeated because a link looks slow
+constexpr size_t kLooks = 8; // maximum number of pairs measured again because they look slow
 
 class PairMeasurement {
 public:
@@ -161,7 +161,7 @@ public:
   Result<std::vector<PairSpeed>> gather() {
     std::string own;
     for (const auto &[other, speed] : best)
-      if (other > world.rank()) // both ranks have the same times
+      if (other > world.rank()) // both ranks of a pair know its speed, so only one of them sends it
         own.append(reinterpret_cast<const char *>(&speed), sizeof speed);
     LMC_LET(texts, gatherTexts(world.all(), own));
     std::vector<PairSpeed> all;
@@ -190,7 +190,7 @@ private:
   }
 
   World &world;
-  std::map<int, PairSpeed> best; // by the other rank
+  std::map<int, PairSpeed> best; // the key is the other rank of the pair
   std::vector<char> x, d;
 };
 
@@ -219,7 +219,7 @@ std::optional<PairSpeed> suspectOf(const std::vector<PairSpeed> &pairs, int rank
 int roundsOf(int players) { return players < 2 ? 0 : players - 1 + players % 2; }
 
 std::optional<int> opponentOf(int player, int round, int players) {
-  const int m = roundsOf(players); // if `players` is odd, player m does not exist
+  const int m = roundsOf(players); // players are 0 to m, or to m - 1 if `players` is odd
   int other = player == m ? round * (m + 1) / 2 % m : (round - player % m + m) % m;
   if (other == player)
     other = m;

@@ -68,7 +68,7 @@ struct SlowLink {
   // The links between the ranks `from` of a node and the ranks `to` of a node are slow. If `to` is
   // empty, all links of each rank in `from` are slow.
   std::vector<int> from, to;
-  double seconds = 0; // time of the slowest of them (PairSpeed::seconds())
+  double seconds = 0; // time of the slowest of these links (PairSpeed::seconds())
   double usual = 0;   // median time of the others, for comparison
 };
 

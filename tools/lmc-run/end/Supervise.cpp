@@ -119,7 +119,7 @@ public:
     for (int64_t starts = 0;; ++starts) {
       const bool recorded = recordOf(s.out) != before;
       LMC_LET(end, runOnce(recorded ? s.again : s.command, starts));
-      // The ranks may still save, and may write to the log files that record() also writes.
+      // Waits for ranks that may still save, or write to the log files that record() also writes.
       if (mayPass(*end) && !asked)
         awaitRanks();
       const uint64_t step = newestStep(s.out);
@@ -165,7 +165,7 @@ private:
 
   void record(const ProcessEnd &end, uint64_t step, const RestartPolicy::Restart &restart,
               int64_t starts, const std::string &text) const {
-    if (!exists(s.logs)) // the start failed before it made the folder
+    if (!exists(s.logs)) // the start of the run failed before it created the folder
       return;
     auto log = RunLog::open(s.logs);
     if (!log)

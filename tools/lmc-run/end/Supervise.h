@@ -30,7 +30,7 @@ public:
 
   struct Restart {
     int64_t number = 0; // number of this restart since the last progress
-    double wait = 0;    // seconds to wait before: 1, 2, 4, ... up to kLongestWait
+    double wait = 0;    // seconds to wait before this restart: 1, 2, 4, ... up to kLongestWait
   };
 
   // Must be called after each end of the run. `step` is the last step that the run has reached. The
@@ -46,11 +46,11 @@ private:
 
 struct Supervision {
   std::vector<std::string> command; // program and arguments of the first start
-  // The command after a start that wrote run.json: without options of the first start, as --rewind.
+  // The command once a start wrote run.json. It lacks options of only one start, such as --rewind.
   std::vector<std::string> again;
   std::string out;      // folder of the run
   std::string logs;     // folder of log.txt and events.jsonl of this rank
-  int64_t restarts = 0; // most restarts without progress
+  int64_t restarts = 0; // maximum number of restarts without progress
   std::optional<TimeLimit> limit;
 };
 

@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Rank {
   pid_t process = -1; // -1: has ended
-  int output = -1;    // descriptor of its output; -1: closed
+  int output = -1;    // descriptor from which its output is read; -1: closed
   std::string line;   // without its end
 };
 
@@ -83,7 +83,7 @@ private:
     return {};
   }
 
-  // In the new process.
+  // Must be called in the new process: turns it into the rank `index`.
   [[noreturn]] void become(size_t index, int port, pid_t parent, int output) const {
     followParent(parent);
     auto set = [](const char *name, const auto &value, bool replace = true) {
@@ -118,7 +118,7 @@ private:
     std::vector<pollfd> waits = {{signals.descriptor(), POLLIN, 0}};
     for (const Rank &rank : ranks)
       waits.push_back({rank.output, POLLIN, 0}); // poll ignores -1
-    int64_t limit = 500; // milliseconds; one SIGCHLD may stand for several children
+    int64_t limit = 500; // milliseconds; several children that end may cause only one SIGCHLD
     if (end)
       limit = std::clamp<int64_t>(
           std::chrono::ceil<std::chrono::milliseconds>(*end - Clock::now()).count(), 0, limit);
@@ -177,7 +177,7 @@ private:
       readOutput(static_cast<size_t>(rank - ranks.begin()));
       const int code =
           WIFEXITED(status) ? WEXITSTATUS(status) : static_cast<int>(ExitCode::RankFailed);
-      // A rank that this launcher kills at the time `end` has failed because of another rank.
+      // Reports only the first failure: ranks that this launcher kills at `end` failed due to it.
       if (WIFSIGNALED(status) && !consequence && !cause)
         fmt::print(stderr, "lmc-run: error: rank {} was ended by signal {} ({}){}\n",
                    rank - ranks.begin(), WTERMSIG(status), ::strsignal(WTERMSIG(status)),
@@ -199,7 +199,7 @@ private:
   const std::vector<std::string> &command;
   const double secondsToEnd;
   std::optional<Clock::time_point> end;  // time at which ranks that still run are killed
-  // Exit codes: of the first rank that failed by itself; of the first that failed due to another.
+  // Exit codes of the first rank that failed by itself and of the first that failed due to others.
   std::optional<int> cause, consequence;
 };
 

@@ -75,7 +75,7 @@ private:
 
   const Session &session;
   std::unique_ptr<DataSource> data;
-  std::unique_ptr<BatchLoader> loader; // null: the batch was drawn
+  std::unique_ptr<BatchLoader> loader; // null: batches are random, see `drawn`
   BatchLoader::Batch drawn;
 };
 

@@ -57,8 +57,8 @@ double defaultTolerance(const plan::Plan &plan) {
   return hasBFloat16 ? 5e-2 : hasDouble ? 1e-9 : 1e-4;
 }
 
-// When `command` ends, earlier commands of its stream have ended. Moves them and `command` from
-// `from` to `ended`. If `command` is a collective, does this also for the command Collective.after.
+// When `command` ends, the earlier commands of its stream have ended. Moves them and `command` from
+// `from` to `ended`. If `command` is a collective, does the same for its Collective.after.
 void addEnded(const plan::Function &function, int64_t command, std::vector<uint32_t> &from,
               std::vector<uint32_t> &ended) {
   if (command < 0)
@@ -194,7 +194,7 @@ Result<std::unique_ptr<CommandRecord>> CommandRecord::toCompare(const PlanFile &
 
 Result<void> CommandRecord::run(Device &device, Executable &executable, uint32_t index) {
   const plan::Function &function = *plan->functions()->Get(index);
-  std::vector<uint32_t> running; // collectives on streams of their own
+  std::vector<uint32_t> running; // commands of streams other than 0 that may not have ended
   auto after = [&](uint32_t at) -> Result<void> {
     const plan::Command &command = *function.commands()->Get(at);
     if (command.stream() != 0) {

@@ -82,9 +82,9 @@ private:
   nlohmann::ordered_json head;
   std::vector<nlohmann::ordered_json> expected, lines;
   std::optional<size_t> first;        // index of the first line that differs
-  size_t worst = 0;                   // that of the largest difference
-  std::vector<uint64_t> runs;         // of each function, so far
-  std::unique_ptr<HostBuffer> buffer; // for copies from the device and to it
+  size_t worst = 0;                   // index of the line with the largest difference
+  std::vector<uint64_t> runs;         // number of runs so far of each function
+  std::unique_ptr<HostBuffer> buffer; // host memory for copies from and to the device
 };
 
 } // namespace lmc

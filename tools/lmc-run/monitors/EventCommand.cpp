@@ -41,7 +41,7 @@ Result<void> EventCommand::run(const std::string &name, int64_t step, const std:
     return {};
   }
   kind.running.reset();
-  kind.waiting.reset(); // a waiting event would be older than this one
+  kind.waiting.reset(); // drops a waiting event, because it is older than this one
   return start(name, kind, {step, json});
 }
 

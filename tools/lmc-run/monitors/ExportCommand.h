@@ -29,7 +29,7 @@ public:
   struct Outcome {
     int64_t step = 0;
     int code = 0;              // its exit code
-    EvaluationResults results; // if the code is 0
+    EvaluationResults results; // set only if `code` is 0
   };
   // If a command has ended, returns its outcome. If no command runs, starts the next one, with
   // LMC_EXPORT, LMC_STEP, LMC_OUT and LMC_RESULTS in its environment. Must be called regularly.

@@ -52,8 +52,8 @@ private:
   std::optional<EventCommand> onEvent;
   std::optional<WandbSender> wandb;
   std::optional<ExportCommand> onExport;
-  std::set<std::string> failing; // the keys of the job for which the previous attempt failed
-  bool dropping = false;         // steps were lost to TensorBoard
+  std::set<std::string> failing; // config keys of monitors whose previous attempt failed
+  bool dropping = false;         // true: TensorBoard lost steps since its last successful write
   int64_t latestStep = 0;
   bool sawStep = false;
 };

@@ -32,10 +32,10 @@ private:
   std::string path, run;
   std::optional<StepRecord> latest;
   double stepTime = 0; // time of the latest step, in seconds since 1970
-  std::map<std::string, ValidationRecord> validations; // the latest of each set
+  std::map<std::string, ValidationRecord> validations; // the latest, by name of the set
   struct Saved {
     int64_t step = 0;
-    double time = 0; // in seconds since 1970
+    double time = 0; // time of the save, in seconds since 1970
   };
   std::optional<Saved> checkpoint;
   std::optional<int> exitCode;

@@ -84,7 +84,7 @@ private:
   size_t waitingBytes = 0;
   bool dropped = false;
   int64_t firstStep = 0;                      // first step that the file has or will have
-  std::optional<Error> failure;               // of the last attempt
+  std::optional<Error> failure;               // why the last write failed; empty: it succeeded
   std::chrono::steady_clock::time_point next; // time of the next attempt after `failure`
 };
 

@@ -13,8 +13,8 @@
 
 namespace lmc {
 
-// After these exit codes, another start would fail too. kCannotWork: lmc-wandb lacks the Python
-// package wandb. The programs `env` and `sh` end with the other codes.
+// Exit codes after which another start would fail too. kCannotWork: lmc-wandb lacks the Python
+// package wandb. `env` and `sh` end with the others: the program is not executable, or not found.
 static constexpr int kCannotWork = 3, kNotExecutable = 126, kNotFound = 127;
 
 // Returns the path of lmc-wandb: the environment variable LMC_WANDB, or a file beside this program.

@@ -34,7 +34,7 @@ private:
   MonitorClock clock;
   std::optional<Command> running;
   int alive = -1; // end of a pipe that the program watches, closed when this process ends
-  std::chrono::steady_clock::time_point next; // a minute after its last start or end
+  std::chrono::steady_clock::time_point next; // a minute after the program's last start or end
   bool isOver = false;                        // true if another start would be useless
 };
 
