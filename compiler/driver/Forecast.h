@@ -16,7 +16,7 @@ struct Forecast {
   bool fits = false;
   uint64_t peakBytes = 0; // peak of the plan; if no plan fits, of the smallest plan
   uint64_t budgetBytes = 0;
-  double stepSeconds = 0;   // seconds of an optimizer step
+  double stepSeconds = 0;     // seconds of an optimizer step
   double tokensPerSecond = 0; // of one device
   double mfuCausal = 0;
   double exposedSeconds = 0; // seconds per step in which the device waits for communication

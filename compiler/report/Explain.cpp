@@ -361,7 +361,7 @@ json commReport(const plan::Plan &plan, const cost::PlanCost &cost, const std::s
     uint64_t runs = 0;
     double seconds = 0, bytes = 0, exposed = 0;
     std::array<double, 2> hidden{}; // seconds beside the forward pass, beside the backward pass
-    std::map<std::string, double> exposedBy;   // exposed seconds, by the reason
+    std::map<std::string, double> exposedBy; // exposed seconds, by the reason
   };
   // Entries are in the order of the commands in the plan.
   llvm::MapVector<Collective, Total, std::map<Collective, unsigned>> totals;

@@ -140,8 +140,8 @@ struct DistributedConfig {
 
   int64_t nodes = 1, devicesPerNode = 1;
   ShardingStrategy strategy = ShardingStrategy::Zero1;
-  int64_t shardGroup = kAutoGroup;       // number of ranks that divide the state among them
-  std::string reduce = "auto";           // auto | each | last: micro-steps that reduce gradients
+  int64_t shardGroup = kAutoGroup; // number of ranks that divide the state among them
+  std::string reduce = "auto";     // auto | each | last: micro-steps that reduce gradients
   std::string reduceDType = "f32"; // f32 | bf16 | f16: dtype of sent gradients; f64 models: f64
   std::string reshardAfterForward = "auto"; // auto | yes | no
   std::string overlap = "auto"; // auto | yes | gathers | no: collectives that overlap computation
@@ -171,7 +171,7 @@ struct SourceConfig {
 struct DataConfig {
   std::vector<std::string> train, validation;
   std::map<std::string, SourceConfig> sources; // by name; empty: `train` has the data
-  int64_t endOfDocument = -1; // id of a document's last token, for files without a document table
+  int64_t endOfDocument = -1;  // id of a document's last token, for files without a document table
   std::string format = "auto"; // auto | uint16 | uint32 | megatron
   int64_t shuffleBlock = 0;    // tokens; default: sequence_length
   std::string packing = "concatenate"; // concatenate | best_fit: how documents fill sequences
@@ -236,16 +236,16 @@ struct GenerationConfig {
 
 // docs/running.md, "Spikes and divergence", defines "high", "spike" and "diverged".
 struct GuardConfig {
-  std::string action = "stop";  // stop | warn | off: reaction to a diverged loss
-  std::string onSpike = "warn"; // warn | skip | rollback | stop: reaction to a spike
-  int64_t rollbacks = 3;        // maximum number of times that a run goes back to a checkpoint
-  int64_t refund = 1000;        // steps without a spike after which rollbacks count anew; 0: never
-  std::string skipSteps;        // steps whose update is left out, "120,130-140"; "": none
-  int64_t window = 100;         // steps that running deviations span; running means span a tenth
-  int64_t patience = 100;       // a loss that stays high for so many steps has diverged
-  double spike = 6;             // a value so many standard deviations above the mean is high
-  double rise = 1;              // a loss so many nats above its lowest level is high
-  double plateau = 0.002;       // a smaller relative fall of the mean loss in 1/8 of the run warns
+  std::string action = "stop";   // stop | warn | off: reaction to a diverged loss
+  std::string onSpike = "warn";  // warn | skip | rollback | stop: reaction to a spike
+  int64_t rollbacks = 3;         // maximum number of times that a run goes back to a checkpoint
+  int64_t refund = 1000;         // steps without a spike after which rollbacks count anew; 0: never
+  std::string skipSteps;         // steps whose update is left out, "120,130-140"; "": none
+  int64_t window = 100;          // steps that running deviations span; running means span a tenth
+  int64_t patience = 100;        // a loss that stays high for so many steps has diverged
+  double spike = 6;              // a value so many standard deviations above the mean is high
+  double rise = 1;               // a loss so many nats above its lowest level is high
+  double plateau = 0.002;        // a smaller relative fall of the mean loss in 1/8 of the run warns
   double validation = 0.2;       // warns of a validation loss so many nats above the lowest; 0: off
   int64_t compareWeights = 1000; // steps between comparisons of all copies of a weight; 0: none
   double updateRatio = 0.1; // warns if L2 norm of update / L2 norm of weights is above it; 0: never

@@ -89,7 +89,7 @@ struct KeepRules {
   int newest; // the number of newest checkpoints that stay; 0: all
   // A checkpoint stays if its step is a multiple of `every`, or it has extra[kStandsFor]. 0: off.
   uint64_t every = 0;
-  std::string best; // the checkpoint with the lowest extra[best] stays; "": none
+  std::string best;                // the checkpoint with the lowest extra[best] stays; "": none
   std::optional<uint64_t> suspect; // the newest checkpoint before step `suspect` stays
 };
 

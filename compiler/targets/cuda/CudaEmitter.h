@@ -37,8 +37,8 @@ struct CudaText {
 struct CudaValue {
   CudaExpr expr;
   bool innermost = false; // true if the value varies along the innermost dimension
-  bool outer = false; // true if the value varies between rows, or between vectors
-  bool late = false;  // true if the value depends on the result of a reduction
+  bool outer = false;     // true if the value varies between rows, or between vectors
+  bool late = false;      // true if the value depends on the result of a reduction
 };
 
 // Variables that hold indices. A loop declares only the variables that its body uses.
