@@ -62,7 +62,7 @@ static bool isRotated(lm::RmsNormOp norm) {
 void Counter::addAttention(lm::AttentionOp attention) {
   double seq = double(attention.getSeq());
   double window = attention.getWindow() > 0 ? std::min(double(attention.getWindow()), seq) : seq;
-  // Query i sees min(i, window) keys. The key of `causal` is the mean over all queries.
+  // Query i (from 1) sees min(i, window) keys. `causal`'s index is about the mean over all queries.
   causal[window - window * window / (2 * seq)] += extent(attention.getQ(), 1);
   full[seq] += extent(attention.getQ(), 1);
 }

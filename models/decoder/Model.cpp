@@ -23,9 +23,9 @@ struct Parameter {
   double initial;
   // A weight [in, out] can join several linear maps. This is the number of columns of each map.
   SmallVector<int64_t> columns = {};
-  // For a matrix of several parts, one below the other: their names and numbers of rows.
+  // For a matrix of several named parts, one below the other: each part's name and number of rows.
   std::vector<std::pair<std::string, int64_t>> parts = {};
-  // For a router's bias: how many choices each expert gets in a step if the load is balanced.
+  // For a router's bias: how often each expert is chosen per optimizer step if load is balanced.
   double balanced = 0;
 };
 
@@ -415,7 +415,7 @@ private:
       Value entropy = lm::RouterEntropyOp::create(b, named("router.entropy"),
                                                   route.getMass().getType(), logits, of.sigmoid);
       results.append({route.getCounts(), balance, entropy});
-      if (hasWindows()) // the pass dist-parallel-experts later adds the offsets of windows
+      if (hasWindows()) // the pass dist-parallel-experts later adds the windows' offsets
         results.push_back(lm::LateRowsOp::create(b, named("router.late"), tensor({1}, master),
                                                  ValueRange(sort.getOffsets())));
     }
@@ -511,7 +511,7 @@ private:
   }
 
   // What a function computes: the loss, the logits of all tokens, or the logits of one token per
-  // sequence. The host chooses these tokens: it writes their row numbers in [mbs * seq].
+  // sequence. The host chooses these tokens: it writes their indices in the mbs * seq rows.
   enum class Output { Loss, Logits, NextLogits };
 
   void buildForward(StringRef name, Output output) {

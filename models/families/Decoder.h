@@ -37,13 +37,13 @@ enum class HeadNorm { None, PerHead, WholeRow };
 // for the expert. An expert is down(silu(gate(x)) * up(x)), without biases.
 struct Experts {
   int64_t count = 0, chosen = 0; // number of experts (0: none), and number of experts per token
-  int64_t intermediateSize = 0;  // size of one expert
+  int64_t intermediateSize = 0;  // inner size of one expert
   bool normalize = false;        // true if the weights of a token add up to 1
   bool sigmoid = false;          // true if scores are sigmoids, false if softmax
   double scale = 1;              // a factor by which all weights are multiplied
   // The name of a bias that is added to the scores only to choose experts (lm.balance_bias), or "".
   std::string bias = "";
-  int64_t sharedSize = 0; // size of an expert that processes all tokens; 0: none
+  int64_t sharedSize = 0; // inner size of an expert that processes all tokens; 0: none
   // The gate's weight in expert 3 has the name `experts` + `.3.` + `gate` + `.weight`.
   std::string router, experts, gate, up, down;
   // The gate's weight in the shared expert has the name `shared` + `.` + `gate` + `.weight`.

@@ -30,7 +30,7 @@ static config::Json modelKeys(const ModelConfig &model) {
 }
 
 static void check(const config::CheckedJob &job) {
-  // By default there are as many positions as tokens in a sequence. Phases may change that number.
+  // By default, the number of positions is the sequence length. But phases may change that length.
   if (job.sound({"model.max_position_embeddings"}) && job.config.phases.size() > 1 &&
       !job.provenance.given("model.max_position_embeddings"))
     job.error("model.max_position_embeddings",

@@ -20,7 +20,7 @@ config::Key balanceLossKey(double initial);
 config::Key expertWidthKey();
 config::Key normalizeKey();
 
-// Writes a key of an exported config.json. It says if Hugging Face's class adds the balancing loss.
+// Writes into an exported config.json whether Hugging Face's class must add the balancing loss.
 void writeBalanceLoss(const ModelConfig &model, config::Json &json);
 
 // Returns experts with the inner size `width` and the usual names: `mlp.experts.3.gate_proj`.

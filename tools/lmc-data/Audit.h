@@ -49,7 +49,7 @@ public:
 
   struct Findings {
     uint64_t documents = 0, bytes = 0; // numbers of all documents and bytes that were read
-    Finding repeated;                  // documents that repeat an earlier one; places name both
+    Finding repeated;                  // repeated documents; each place also names the earlier one
     uint64_t repeatedBytes = 0;        // of their texts
     Finding control;                   // documents with control characters
     // Control characters (Unicode's category Cc), without \t, \n and \r.

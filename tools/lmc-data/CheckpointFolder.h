@@ -14,7 +14,7 @@ struct CheckpointFolder {
   CheckpointState state;
   RunIdentity run;
   std::vector<RecordedFile> files;
-  std::vector<DamagedCheckpoint> skipped; // newer checkpoints of the run, which are damaged
+  std::vector<DamagedCheckpoint> skipped; // damaged checkpoints of the run, newer than this one
 };
 
 // Opens the checkpoint in the folder `path`. If `path` is a run's folder, opens the run's newest

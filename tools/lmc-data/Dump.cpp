@@ -14,7 +14,7 @@ namespace lmc {
 
 namespace {
 
-constexpr uint64_t kDocuments = 4096; // documents whose starts are read at a time
+constexpr uint64_t kDocuments = 4096; // number of documents whose starts are read at a time
 
 struct DumpOptions {
   std::string path, tokenizer;

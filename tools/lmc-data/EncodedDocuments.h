@@ -19,7 +19,7 @@ public:
     Occurrences merged;   // end-of-document ids removed at the edges of documents
     Occurrences inside;   // end-of-document ids inside documents
     Occurrences empty;    // documents that had no ids and were left out
-    Occurrences spelled;  // spelled special tokens that became text
+    Occurrences spelled;  // texts of special tokens, encoded as ordinary text
     Occurrences unknown;  // ids of unknown characters
     Occurrences fallback; // ids of single bytes of characters outside of the vocabulary
     void add(const Counts &other);

@@ -42,7 +42,7 @@ struct Summary {
   uint64_t eods = 0;
   uint64_t doubled = 0;             // end-of-document tokens that follow another one directly
   uint64_t firstDoubled = kNowhere; // position of the first of these tokens
-  // The lengths of the documents in tokens, with their end tokens, ascending; empty: not known.
+  // The documents' lengths in tokens (end tokens included), in ascending order; empty: not known.
   std::vector<uint64_t> documentLengths;
   // The result of data.packing = "best_fit" with windows of `window` tokens; 0: not requested.
   uint64_t window = 0, windows = 0, padding = 0, cutDocuments = 0;
@@ -236,7 +236,7 @@ struct InspectOptions {
   std::string path;
   DataFormat format = DataFormat::Auto;
   std::optional<uint32_t> eod;
-  uint64_t window = 0; // of --best-fit; 0: not given
+  uint64_t window = 0; // value of --best-fit; 0: not given
   bool verify = false; // checkpoints only
   bool json = false;
 };

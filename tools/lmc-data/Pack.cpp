@@ -61,7 +61,7 @@ struct Packing {
   uint64_t tokenizerHash = kBytesAsTokens;
   DocumentTokens borders;
   uint32_t vocabulary = 256;
-  std::vector<uint16_t> bytesOfTokens; // bytes of text per token, as in the token file
+  std::vector<uint16_t> bytesOfTokens; // bytes of each id's text, as in the token file
 };
 
 // Receives documents without the end-of-document bytes at their edges. No piece is empty.
@@ -215,7 +215,7 @@ struct DocumentLengths : CleanReceiver {
 
 // Says which text goes to the validation file: whole documents, or all text after a position.
 struct Split {
-  std::vector<bool> documents; // true: goes to the validation file; empty: see `cut`
+  std::vector<bool> documents; // true for documents of the validation file; empty: see `cut`
   uint64_t cut = 0;            // if `documents` is empty: bytes of text for the training file
 };
 
@@ -654,8 +654,8 @@ private:
                               i == 0 ? "" : part});
     if (options.strict)
       LMC_TRY(report.checkStrict());
-    // Completes all files before any gets its final name. Otherwise an interruption could leave the
-    // training file of one pack beside the validation file of another, with common text.
+    // Completes all files before any gets its final name. Otherwise an interruption could leave one
+    // pack's training file beside another pack's validation file, and the two could share text.
     for (auto &output : outputs)
       LMC_TRY(output->file().finish());
     LMC_TRY(report.write(folders[0]->nameOf("audit.json")));

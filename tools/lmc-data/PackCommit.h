@@ -14,7 +14,7 @@
 namespace lmc {
 
 struct FinishedPack {
-  nlohmann::json identity; // the release, inputs and options on which the pack's files depend
+  nlohmann::json identity; // lmc's release, the inputs and the options; the files depend on these
   std::string report;      // for the console
 };
 

@@ -41,7 +41,7 @@ std::optional<PackState> readPackState(const std::string &output, const nlohmann
     if (json && json->at("identity") == identity)
       return json->at("state").get<PackState>();
     why = json ? "it was of other inputs or options" : "its state cannot be read";
-  } catch (const std::exception &) { // the file is of another version
+  } catch (const std::exception &) { // another version of lmc-data wrote the file
     why = "its state cannot be read";
   }
   return std::nullopt;

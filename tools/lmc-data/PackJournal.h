@@ -27,8 +27,8 @@ struct PackState {
   SplitPosition split;
 };
 
-// Returns the state that an interrupted pack of the token file `output` has left, or nullopt. The
-// `identity` of both packs must be equal. If a state exists but cannot be used, sets `why` to a
+// Returns the state that an interrupted pack of the token file `output` has left, or nullopt. That
+// pack must have had the same `identity`. If a state exists but cannot be used, sets `why` to a
 // clause with the reason.
 std::optional<PackState> readPackState(const std::string &output, const nlohmann::json &identity,
                                        std::string &why);

@@ -15,7 +15,7 @@ struct PackReport {
   struct File {
     std::string path;
     uint64_t tokens = 0, documents = 0;
-    std::string part; // the part of the text in this file; "": all
+    std::string part; // which text a validation file has; "": this is the training file
   };
   std::vector<std::string> inputs;
   std::string tokenizer; // "": no tokenizer, each token is a byte

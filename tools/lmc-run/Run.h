@@ -15,7 +15,7 @@ struct ProgramOptions : RunOptions {
   bool eval = false;
   std::string dumpLogits;
   int64_t bench = 0; // number of steps to time; 0: no bench
-  // The files of --record-commands and --compare-commands. A `tolerance` of 0 is the default.
+  // The files of --record-commands and --compare-commands. A `tolerance` of 0 means the default.
   std::string recordCommands, compareCommands;
   double tolerance = 0;
   bool preflight = false; // only measures the links between ranks

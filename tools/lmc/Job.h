@@ -41,7 +41,7 @@ void setCompileOptions(const JobOptions &from, CompileOptions &to);
 std::unique_ptr<mlir::MLIRContext> makeContext();
 
 struct CompiledPhases {
-  CompileResult result; // has no module, but the times of all phases
+  CompileResult result; // has no module, but the compile times of all compiled phases of the job
   size_t misfit = 0;    // if result.fits is false: the index of the phase that does not fit
 };
 // Compiles each phase of a job, and makes one plan of all. Stops at a phase that does not fit, and

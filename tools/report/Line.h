@@ -35,7 +35,7 @@ public:
   bool empty() const { return total == 0; }
 
   // Returns the first value, the minimum and maximum of each bucket, and the last value, in order.
-  // Up to kMaxBuckets values are all returned.
+  // If the line has at most kMaxBuckets values, returns all of them.
   std::vector<LinePoint> points() const;
 
   // Returns the mean of each bucket, at the position of the bucket's last value.

@@ -10,7 +10,7 @@ namespace lmc {
 
 struct PublishedCurve {
   std::string name; // name of the file without its ending
-  Line line;        // a position has only tokens; its step is the ordinal of the point
+  Line line;        // positions have tokens but no seconds; a step is the point's ordinal
 };
 
 // Reads a CSV file with the columns "tokens" and "loss", and maybe others. Tokens must rise from

@@ -92,7 +92,7 @@ Result<void> RunHistory::update() {
   if (!*continues) {
     RunHistory fresh(folder);
     LMC_TRY(fresh.readFiles());
-    // Keeps what was read from other files, because they may be unreadable now.
+    // Keeps values from the files that readFiles() does not read: they may be unreadable now.
     std::tie(fresh.planHash, fresh.target, fresh.host, fresh.version, fresh.settings,
              fresh.evaluations) = std::tie(planHash, target, host, version, settings, evaluations);
     *this = std::move(fresh);

@@ -45,7 +45,7 @@ struct ValidationLine {
 };
 
 struct RunEvent {
-  std::string kind;           // its name in events.jsonl
+  std::string kind;           // the event's name in events.jsonl
   std::string time;           // as text, copied from the file
   double seconds = 0;         // time in seconds since 1970; 0: not known
   std::optional<double> step; // absent if the event does not name its step
@@ -68,7 +68,7 @@ class RunHistory {
 public:
   static constexpr size_t kMaxEvents = 400;     // events of each kind; older events are dropped
   static constexpr size_t kMaxSets = 32;        // sets of validation data
-  static constexpr size_t kMaxSlowSteps = 5;    // slow steps of each part
+  static constexpr size_t kMaxSlowSteps = 5;    // slow steps of each kind of work
   static constexpr size_t kMaxEvaluations = 12; // only the latest evaluations are kept
   static constexpr size_t kMaxPrompts = 16;     // only the first prompts are kept
   static constexpr size_t kMaxTexts = 6;        // only the latest texts of each prompt are kept
@@ -106,7 +106,7 @@ public:
   std::array<Line, kDrawnQuantities.size()> lines;
   std::array<Line, kStepParts.size()> parts;           // seconds
   std::array<double, kStepParts.size()> partSeconds{}; // seconds, summed over all steps
-  std::map<std::string, ValidationLine> validations;   // by name of the set; "": data.validation
+  std::map<std::string, ValidationLine> validations;   // by data set name; "": data.validation
   std::optional<LinePoint> lastLoss, lowestLoss;
   // meanLoss() is the exponential moving average of the losses of about the last kMeanSteps steps.
   static constexpr int64_t kMeanSteps = 100;
@@ -119,7 +119,7 @@ public:
 
   // Of events.jsonl.
   int64_t starts = 0, warnings = 0, damagedEvents = 0;
-  std::string ending; // text of the latest `exit`; "": the run goes on, or was killed
+  std::string ending; // text of the latest event `exit`; "": the run goes on, or was killed
   std::string phase;  // phase of the last step; "": the run has no phases
 
   std::vector<GeneratedTexts> generated;            // texts by prompt, as ordered in the file
@@ -145,7 +145,7 @@ private:
       kept; // events by kind, each with its number in the order of the file
   int64_t eventNumber = 0;
   std::string lastEvent;
-  double lossSum = 0, lossWeight = 0;                           // meanLoss() is their quotient
+  double lossSum = 0, lossWeight = 0;                           // meanLoss() is sum / weight
   std::array<std::vector<SlowStep>, kStepParts.size()> slowest; // slowest step first
   std::vector<std::pair<double, RunPosition>> clock;            // (time, position) of some steps
   int64_t clockStride = 1, clockCount = 0;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t kMaximumVocabularyBytes = 256 << 20;
 
-// A source's answer about a border token: unknown (`given` is false), none (no `id`), or `id`.
+// What the user, a file or the tokenizer says: nothing (!given), no border token (!id), or its id.
 struct Answer {
   bool given = false;
   std::optional<uint32_t> id;

@@ -50,7 +50,7 @@ struct DocumentName {
   std::string path;
   InputFormat format = InputFormat::Text;
   uint64_t number = 0;  // DocumentPlace::in()
-  uint64_t ordinal = 0; // number of documents before it, over all files
+  uint64_t ordinal = 0; // number of documents before this one, over all files
 
   std::string text() const { return placeOf(path, format, number); }
 };
@@ -58,7 +58,7 @@ struct DocumentName {
 struct DocumentReceiver {
   virtual ~DocumentReceiver() = default;
   virtual void beginFile(const std::string &path, InputFormat format) {}
-  virtual Result<void> text(std::string_view piece) = 0; // passes the next piece of the document
+  virtual Result<void> text(std::string_view piece) = 0; // receives the document's next piece
   // Ends the current document, which lies in [begin, end) of its file.
   virtual Result<void> endDocument(const DocumentPlace &begin, const DocumentPlace &end) = 0;
 };

@@ -233,7 +233,7 @@ Result<std::unique_ptr<TextInput>> TextInput::open(const std::string &path, Prog
 Result<void> TextInput::skip(uint64_t bytes) {
   State &s = *state;
   if (bytes >= s.text.size() && s.isPlain()) {
-    s.file.clear(); // the stream has an end flag if a short file was read to its end
+    s.file.clear(); // clears the end flag that reading a short file sets, so that seekg() works
     s.file.seekg(static_cast<std::streamoff>(bytes));
     s.progress.advance(bytes - std::min(bytes, s.bytes));
     s.bytes = bytes;

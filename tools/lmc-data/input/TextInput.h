@@ -25,7 +25,7 @@ public:
   // Returns the next piece of the text, which is valid until the next call; "" at the end. An Error
   // names the offset in the file, in bytes.
   Result<std::string_view> read();
-  // Skips the first `bytes` bytes of the text, which has at least as many. Call it before read().
+  // Skips the first `bytes` bytes of the text, which must have that many. Call it before read().
   Result<void> skip(uint64_t bytes);
 
 private:

@@ -58,7 +58,7 @@ Result<std::shared_ptr<PartialFolder>> PartialFolder::lock(const std::string &pa
       close(opened);
       return userError("{}: another lmc-data writes it", path);
     }
-    // A process that had the lock may have removed the folder after it was opened here.
+    // Tries again if a process that had the lock removed the folder after it was opened here.
     if (stat(folder.c_str(), &named) == 0 && named.st_dev == mine.st_dev &&
         named.st_ino == mine.st_ino)
       return std::shared_ptr<PartialFolder>(new PartialFolder(path, opened));

@@ -8,7 +8,7 @@
 
 namespace lmc {
 
-// A check writes its files to nearestFolder(OUT), with this prefix, and removes them at its end.
+// Prefix of the names of files and folders that a check makes in nearestFolder(OUT) and removes.
 inline constexpr const char *kScratchPrefix = ".lmc-check-";
 
 // Checks that files can be written in nearestFolder(out), and that no other run has the lock of

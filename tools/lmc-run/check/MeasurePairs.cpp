@@ -58,7 +58,7 @@ Result<GroupSpeed> measureGroup(Communicator &group, double seconds,
       best = std::min(best, *again);
     }
     if (isLast) {
-      // If latency dominates, `best` - latency is mostly noise, so half of `best` is the minimum.
+      // Divides by at least best / 2: if latency dominates, best - latency is mostly noise.
       speed.bandwidth = double(bytes * (ranks - 1)) / std::max(best - speed.latency, best / 2);
       return speed;
     }
@@ -147,7 +147,7 @@ public:
       // Sends a larger message if it should take at most half of `seconds`.
       if (*time <= seconds / (2 * double(kGrowth)) && bytes < kMost)
         continue;
-      // If latency dominates, `time` - latency is mostly noise, so half of `time` is the minimum.
+      // Divides by at least time / 2: if latency dominates, time - latency is mostly noise.
       speed.bandwidth = double(bytes) / std::max(*time - speed.latency, *time / 2);
       break;
     }

@@ -65,11 +65,11 @@ Result<PairSpeeds> measurePairs(World &world, int ranksPerNode, double seconds);
 constexpr double kSlow = 2;
 
 struct SlowLink {
-  // The links between the ranks `from` of a node and the ranks `to` of a node are slow. If `to` is
-  // empty, all links of each rank in `from` are slow.
+  // The links between the ranks `from` of a node and `to` of the same or another node are slow. If
+  // `to` is empty, all links of each rank in `from`, or collectives of the group `from`, are slow.
   std::vector<int> from, to;
   double seconds = 0; // time of the slowest of these links (PairSpeed::seconds())
-  double usual = 0;   // median time of the others, for comparison
+  double usual = 0;   // time to compare with: a median, or the time that the plan assumed
 };
 
 // Returns the slow ranks and links. Either both ranks of each pair must be on one node, or each

@@ -46,7 +46,7 @@ private:
 
 struct Supervision {
   std::vector<std::string> command; // program and arguments of the first start
-  // The command once a start wrote run.json. It lacks options of only one start, such as --rewind.
+  // The command after a start wrote run.json: without options for one start only, such as --rewind.
   std::vector<std::string> again;
   std::string out;      // folder of the run
   std::string logs;     // folder of log.txt and events.jsonl of this rank

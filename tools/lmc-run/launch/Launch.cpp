@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Rank {
   pid_t process = -1; // -1: has ended
-  int output = -1;    // descriptor from which its output is read; -1: closed
+  int output = -1;    // descriptor from which the rank's output is read; -1: closed
   std::string line;   // without its end
 };
 
@@ -118,7 +118,7 @@ private:
     std::vector<pollfd> waits = {{signals.descriptor(), POLLIN, 0}};
     for (const Rank &rank : ranks)
       waits.push_back({rank.output, POLLIN, 0}); // poll ignores -1
-    int64_t limit = 500; // milliseconds; several children that end may cause only one SIGCHLD
+    int64_t limit = 500; // milliseconds; several ranks that end together may cause only one SIGCHLD
     if (end)
       limit = std::clamp<int64_t>(
           std::chrono::ceil<std::chrono::milliseconds>(*end - Clock::now()).count(), 0, limit);
@@ -177,7 +177,7 @@ private:
       readOutput(static_cast<size_t>(rank - ranks.begin()));
       const int code =
           WIFEXITED(status) ? WEXITSTATUS(status) : static_cast<int>(ExitCode::RankFailed);
-      // Reports only the first failure: ranks that this launcher kills at `end` failed due to it.
+      // Reports only the first failure: due to it, this launcher kills the other ranks at `end`.
       if (WIFSIGNALED(status) && !consequence && !cause)
         fmt::print(stderr, "lmc-run: error: rank {} was ended by signal {} ({}){}\n",
                    rank - ranks.begin(), WTERMSIG(status), ::strsignal(WTERMSIG(status)),

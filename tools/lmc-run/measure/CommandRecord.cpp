@@ -58,7 +58,7 @@ double defaultTolerance(const plan::Plan &plan) {
 }
 
 // When `command` ends, the earlier commands of its stream have ended. Moves them and `command` from
-// `from` to `ended`. If `command` is a collective, does the same for its Collective.after.
+// `from` to `ended`. Does the same for the command that a collective follows (Collective.after).
 void addEnded(const plan::Function &function, int64_t command, std::vector<uint32_t> &from,
               std::vector<uint32_t> &ended) {
   if (command < 0)

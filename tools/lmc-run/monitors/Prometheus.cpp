@@ -34,7 +34,7 @@ static std::string valueOf(double value) {
 
 namespace {
 
-// Writes the text format: metrics, one after the other.
+// Writes metrics one after the other, in Prometheus's text format.
 class Exposition {
 public:
   explicit Exposition(const std::string &run) : run(escaped(run)) {}

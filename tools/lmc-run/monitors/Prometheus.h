@@ -32,7 +32,7 @@ private:
   std::string path, run;
   std::optional<StepRecord> latest;
   double stepTime = 0; // time of the latest step, in seconds since 1970
-  std::map<std::string, ValidationRecord> validations; // the latest, by name of the set
+  std::map<std::string, ValidationRecord> validations; // the latest of each data set, by its name
   struct Saved {
     int64_t step = 0;
     double time = 0; // time of the save, in seconds since 1970

@@ -14,7 +14,7 @@
 namespace lmc {
 
 // Exit codes after which another start would fail too. kCannotWork: lmc-wandb lacks the Python
-// package wandb. `env` and `sh` end with the others: the program is not executable, or not found.
+// package wandb. `env` and `sh` return the other two: a program is not executable, or not found.
 static constexpr int kCannotWork = 3, kNotExecutable = 126, kNotFound = 127;
 
 // Returns the path of lmc-wandb: the environment variable LMC_WANDB, or a file beside this program.
