@@ -18,18 +18,18 @@ struct StateTensor {
 };
 
 // Returns the variables of `kind` in the plan's order. Leaves out a variable that the plan assigns
-// to no parameter, such as the gradient of one rank's own tokens.
+// to no parameter, such as a gradient of a rank's own tokens, before the sum over ranks.
 std::vector<StateTensor> stateTensors(const plan::Plan &plan, uint64_t rank,
                                       plan::VariableKind kind);
 
-// Copies `part` to `data`, without the padding between its rows. `slice` points to its first byte.
+// Copies `part`, whose first byte is at `slice`, to `data`. Leaves out the padding between rows.
 void withoutPadding(const HeldPart &part, const char *slice, char *data);
 
 // The variables of one kind in the plan's order, each under the name of its parameter.
 struct DeviceTensors {
   std::vector<TensorView> tensors;
   std::vector<ByteRange> held;    // the part of each tensor that this rank has
-  std::vector<ByteRange> written; // the part of `held` that this rank saves; others save the rest
+  std::vector<ByteRange> written; // part of `held` that this rank saves; other ranks save the rest
   FetchTensor fetch;
   StoreTensor store;
 

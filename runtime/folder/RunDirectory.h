@@ -55,8 +55,8 @@ public:
   const std::string &path() const { return folder; }
   const std::string &lockText() const { return owner; }
 
-  // Returns the identity at the latest start, or nullopt. If run.json is damaged, describes this in
-  // `fault` and renames the file to run.json.damaged. An object made by look() does not rename it.
+  // Returns the identity at the latest start; nullopt without an intact run.json. If it is damaged,
+  // says so in `fault`, and renames it to run.json.damaged unless look() made this object.
   Result<std::optional<RunIdentity>> recorded(std::string &fault) const;
   // Copies the plan to OUT/plans if it is not there, and then replaces run.json.
   Result<void> record(const RunIdentity &identity, const PlanFile &plan) const;
@@ -101,8 +101,8 @@ Result<std::optional<std::string>> chooseCheckpoint(const std::string &resume,
 
 // Returns an error if `runDirectory` has a checkpoint of a step after `step`, or has only damaged
 // ones. A run that starts at `step` must not mix its checkpoints with later ones. Otherwise returns
-// the damaged checkpoints that are newer than the newest complete one. `damaged` are those that
-// were found before.
+// the damaged checkpoints that are newer than the newest complete one. `damaged` has the damaged
+// checkpoints that were found before this call.
 Result<std::vector<DamagedCheckpoint>> checkNothingLater(const std::string &runDirectory,
                                                          uint64_t step,
                                                          std::vector<DamagedCheckpoint> damaged);

@@ -84,7 +84,7 @@ void checkData(const PlanFile &job, const std::vector<std::string> &overrides, W
   for (size_t phase = 0; phase < phases; ++phase) {
     auto session = Session::open(job, phase, overrides, world);
     if (!session)
-      return; // prepare() reports mistakes in the settings
+      return; // no error here, because prepare() reports mistakes in the settings
     Sampler sampler(**session, 0);
     auto look = [&](const Result<std::unique_ptr<DataSource>> &data) {
       if (!data)

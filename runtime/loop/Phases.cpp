@@ -84,7 +84,7 @@ static Error tooManyEpochs(const PhaseData &phase, const DataLeg &leg, size_t in
     const uint64_t position = leg.begin + (middle - leg.firstStep) * phase.tokensPerStep();
     (double(data.tokensRead(index, position)) <= limit ? fits : tooMany) = middle;
   }
-  // Subtracts a block of data, because a source may exceed its exact share by less than one block.
+  // A source may exceed its exact share by less than one block of data, so one block is subtracted.
   const double left = limit - double(before) - double(data.blockLength());
   const auto weight = weightFor(left / double(leg.end - leg.begin),
                                 phase.session->settings.trainData[index], source.share);

@@ -26,7 +26,7 @@ bool readsSameStream(const TrainSettings &a, const TrainSettings &b);
 struct DataLeg {
   size_t phase = 0;
   uint64_t firstStep = 0, lastStep = 0; // the steps (firstStep, lastStep]
-  std::vector<uint64_t> starts;         // tokens of each source that the stream skips
+  std::vector<uint64_t> starts;         // number of tokens that the stream skips, per source
   uint64_t begin = 0, end = 0;          // the leg is the tokens [begin, end) of the stream
 };
 

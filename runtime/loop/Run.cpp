@@ -105,9 +105,9 @@ static std::string sourcesOf(const RunIdentity &identity, const std::string &pha
   return chooses ? found->second.text() : "";
 }
 
-// Sets the position in the data. Returns at which token of each source the stream of phase number
-// `current` begins. If the sources or the order of the data (`reordered`) changed, the stream is
-// new: a source whose own order is unchanged begins with its first unread token, others at token 0.
+// Returns at which token of each source the stream of phase number `current` begins. The stream is
+// new if the sources or the order of the data (`reordered`) changed. Then progress.position becomes
+// 0, a source of unchanged order begins with its first unread token, and others begin at token 0.
 static std::vector<uint64_t> continueData(const std::vector<PhaseData> &phases, size_t current,
                                           CheckpointState &progress, const RunIdentity &saved,
                                           const RunIdentity &now, bool &reordered,
@@ -322,7 +322,7 @@ static Result<std::vector<SettingChange>> checkIdentity(const Start &start,
                    *start.checkpoint);
 }
 
-// Returns all rollbacks of a run so far: those of this start, else those recorded before.
+// Returns all rollbacks of a run so far: options.rollbacks or, if it is empty, the recorded ones.
 static std::vector<Rollback> rollbacksOf(const Start &start, const RunOptions &options) {
   return options.rollbacks.empty() ? start.before->rollbacks : options.rollbacks;
 }
@@ -764,7 +764,7 @@ static Result<PhaseEnd> runPhase(Folder &folder, const Run &run, const Measureme
     warnAtStart(*prepared, run.plan, options, console);
   if (world.rank() == 0 && run.makeObserver && !folder.observer)
     folder.observer = run.makeObserver(session.settings.config, options.out, console, *folder.log);
-  // Rank 0 changes the folder.
+  // Only rank 0 changes the folder of the run, so other ranks record nothing.
   auto record = [&]() -> Result<void> {
     if (world.rank() != 0)
       return {};
@@ -823,7 +823,7 @@ static Result<PhaseEnd> runPhase(Folder &folder, const Run &run, const Measureme
     console.note(
         fmt::format("nothing to train: step {} of {} is done", session.progress.step, totalSteps));
   Result<ExitCode> result = trainer.train();
-  // Training may add notes: a GPU captures functions with collectives after their first run.
+  // A GPU captures a function with collectives after the function's first run, and notes this.
   console.notes(session.device->takeNotes());
   folder.interruption = trainer.interruption();
   LMC_TRY(writeProfile(session, options, phase));

@@ -21,7 +21,7 @@ Result<std::unique_ptr<PlanFile>> openPlan(const RunOptions &options, World &wor
 
 // What one rank knows of a run. All ranks call the functions below together.
 struct Run {
-  const RunOptions &options; // rank 0 prints to their `output` and `errors`, others to OUT/ranks/R
+  const RunOptions &options; // rank 0 prints to options.output and .errors, others to OUT/ranks/R
   const StopSignals &stop;
   const PlanFile &plan;
   World &world;                       // already divided into the groups of the plan's mesh
@@ -49,7 +49,7 @@ struct StartFacts {
   std::optional<std::string> checkpoint; // path
   std::string init;                      // initial weights; "": none
   std::vector<std::string> overrides;    // all --set changes, of earlier starts too
-  uint64_t step = 0, totalSteps = 0;     // finished steps; the last step's number
+  uint64_t step = 0, totalSteps = 0;     // number of finished steps; number of the last step
   std::vector<RunPhase> phases;
   std::vector<std::string> job; // lines about the data and the job (jobFacts)
 };

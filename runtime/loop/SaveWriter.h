@@ -76,7 +76,7 @@ public:
 
 private:
   void startThread();
-  // Adds the updates of the job's step to the outcome.
+  // Computes how much the job's step changed the weights, and adds this to `outcome`.
   void addUpdates();
 
   const std::string folder;

@@ -255,7 +255,7 @@ void Saves::reportFailed(uint64_t step, const Error &error) {
 
 void Saves::takeOutcome(const SaveOutcome &outcome, double seconds) {
   const double copied = std::exchange(copySeconds, 0);
-  waited += seconds - copied; // `waited` has included `copied` since the copy was made
+  waited += seconds - copied; // `copied` was added to `waited` when the copy was made
   run.console.warnings(outcome.warnings);
   if (outcome.checkpoint)
     takeCheckpoint(outcome, seconds, copied);
@@ -270,7 +270,7 @@ void Saves::takeCheckpoint(const SaveOutcome &outcome, double seconds, double co
   const auto took = part.written ? std::optional(part.seconds) : std::nullopt;
   if (!part.written) {
     run.report(watches.ask(&Watch::saved, outcome.step, took));
-    if (!latePermanent) // no permanent checkpoint of another step is missing
+    if (!latePermanent) // else the permanent checkpoint of another step is missing
       latePermanent = writesPermanent;
     errorOfSave = part.written.error();
     // A failed save is tried again after 1, 2, 4, ... steps, at most after the checkpoint interval.

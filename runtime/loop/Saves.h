@@ -77,7 +77,7 @@ private:
   Result<void> openUpdates();
   // Remembers saves due after step `done` that cannot be written now, and forgets earlier ones.
   void postpone(uint64_t done, bool saves, bool exports);
-  // If `late` is set, reports that the checkpoint or export due after step `late` is never made.
+  // If `late` is a step, reports that the checkpoint or export due after it will never be made.
   void reportLost(const std::optional<uint64_t> &late, const char *what, const char *key);
   // `seconds` is the time that the training loop has waited for the save.
   void takeOutcome(const SaveOutcome &outcome, double seconds);
@@ -109,7 +109,7 @@ private:
   bool isLate = false; // true if a save was due while another was written
   // The steps for which a permanent checkpoint and an export must still be made.
   std::optional<uint64_t> latePermanent, lateExport;
-  // The steps after which the permanent checkpoint and the export of the latest save were due.
+  // The steps for which the latest save writes a permanent checkpoint and an export; may be absent.
   std::optional<uint64_t> writesPermanent, writesExport;
   uint64_t retryStep = 0;  // step from which a failed save is tried again; 0: none failed
   int64_t failedSaves = 0; // number of failed saves in a row

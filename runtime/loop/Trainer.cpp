@@ -17,7 +17,7 @@
 
 namespace lmc {
 
-// Number of marks for the ends of steps: those of two enqueued steps and of the step before them.
+// Number of marks for the ends of steps: two enqueued steps and the step before them need one each.
 static constexpr int kEnds = 3;
 Trainer::Trainer(const RunContext &run, std::shared_ptr<DataSource> data)
     : run(run), firstStep(run.session.progress.step), data(std::move(data)),
@@ -433,7 +433,7 @@ void Trainer::reportUnvalidated(const Validation *first) {
 double Trainer::secondsAfter(uint64_t step) const {
   double seconds = saves.exportSecondsAfter(step);
   if (generation && generation->isDue(step, step == run.totalSteps))
-    seconds += generations.mean(); // it is cut off if the time limit comes first
+    seconds += generations.mean(); // a generation is cut off if the time limit comes first
   for (const Validation &validation : validations) {
     if (!validation.set->isDue(step, step == run.totalSteps))
       continue;
@@ -599,7 +599,7 @@ Result<ExitCode> Trainer::finish(bool interrupted) {
   uint64_t done = run.session.progress.step;
   run.progress().enter(Activity::Ending, done);
   if (run.session.trace &&
-      !run.session.trace->isWritten()) // the run ended before all requested steps
+      !run.session.trace->isWritten()) // the run ended before all steps of the trace
     writeTrace();
   if (outOfTime)
     LMC_TRY(leaveInTime());

@@ -37,7 +37,7 @@ public:
   Result<void> prepare();
 
   // Trains, saves and exports. Returns Interrupted if a signal or the time limit stopped the run
-  // early. Error Diverged: a watch stopped the run. Its state, unless damaged, is in
+  // early. Error Diverged: a watch stopped the run, whose state (unless damaged) is in
   // OUT/checkpoints/STEP.diverged. Error UserError: no step fits in the time.
   Result<ExitCode> train();
 
@@ -54,13 +54,13 @@ private:
     StepLimits limits;
     bool named = false;          // guard.skip_steps names the step
     double dataSeconds = 0;      // seconds that the host waited for the batch
-    uint64_t validTargets = 0;   // sum over all ranks
+    uint64_t validTargets = 0;   // number of targets with a loss, summed over all ranks
     const Mark *began = nullptr; // end of the previous step or, after idle time, `start`
     const Mark *ended = nullptr;
   };
   // The rows of this rank in the next step.
   struct NextBatch {
-    BatchLoader::Batch batch; // validTargets is the sum over all ranks
+    BatchLoader::Batch batch; // batch.validTargets is a sum over all ranks, not of this rank only
     double seconds = 0;       // seconds that the host waited for the batch
   };
   struct Validation {

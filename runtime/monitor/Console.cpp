@@ -44,7 +44,7 @@ void Console::setSteps(int64_t interval, int64_t total) {
 }
 
 Console::~Console() {
-  if (lineShown) // keeps the last progress line on the screen
+  if (lineShown) // the newline keeps the last progress line on the screen
     std::fputc('\n', out);
   std::fflush(out);
 }
@@ -143,7 +143,7 @@ void Console::step(const StepRecord &record) {
   winsize window{};
   if (::ioctl(::fileno(out), TIOCGWINSZ, &window) == 0 && window.ws_col > 1 &&
       line.size() >= window.ws_col)
-    line.resize(window.ws_col - 1u); // cut, because a wrapped line could not be erased
+    line.resize(window.ws_col - 1u); // the line is cut, because a wrapped line could not be erased
   std::fputs(line.c_str(), out);
   std::fflush(out);
   lineShown = true;

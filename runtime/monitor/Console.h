@@ -28,7 +28,7 @@ public:
   void note(const std::string &line);
   // Prints "warning: LINE" to the error stream.
   void warning(const std::string &line);
-  // These call note() or warning() for each line.
+  // The next two functions call note() or warning() for each line.
   void notes(const std::vector<std::string> &lines);
   void warnings(const std::vector<std::string> &lines);
   // Sets the number of steps between two lines in a log, and the last step. Must precede step().

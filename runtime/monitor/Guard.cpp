@@ -12,13 +12,13 @@ namespace lmc {
 // 0.01 = 0.06 nats, or of the gradient norm by a factor of exp(6 x 0.1) = 1.8.
 static constexpr double kLeastLossDeviation = 0.01; // in nats
 static constexpr double kLeastNormDeviation = 0.1;  // of ln(norm)
-// Larger losses are replaced by this value, so that squares are finite.
-static constexpr double kHighestLoss = 1e100;
-static constexpr int64_t kMaxNonFiniteSteps = 10; // if so many come in a row, the run ends
+static constexpr double kHighestLoss = 1e100;     // replaces larger losses, so squares are finite
+static constexpr int64_t kMaxNonFiniteSteps = 10; // the run ends at this number in a row
 static constexpr size_t kQuarters = 4;
-static constexpr double kFallingBack = 1.0 / 16; // a fall by this part of H - L (Guard.h) is enough
-static constexpr double kVisibleFall = 1.0 / 20; // fresh weights: first loss must fall by this part
-static constexpr double kSmallRate = 1.0 / 10;   // a plateau needs this part of the highest rate
+// A loss that has fallen by this part of H - L (Guard.h) falls back, so the run has not diverged.
+static constexpr double kFallingBack = 1.0 / 16;
+static constexpr double kVisibleFall = 1.0 / 20; // new weights must cut the first loss by this part
+static constexpr double kSmallRate = 1.0 / 10;   // a plateau needs this part of the highest lr
 // Usual initial weights give logits with a standard deviation of 0.02 * sqrt(hidden size). The
 // first loss exceeds ln(vocab_size) by half the variance of the logits: 0.4 nats for a hidden size
 // of 2048, 1.6 nats for 8192. The limit is higher than these: ln(32000) / 5 is 2.1 nats.
@@ -51,7 +51,7 @@ void Guard::expectFreshWeights() { memory.ratedSteps = 0; }
 void Guard::expectChange() {
   GuardState anew;
   anew.settling = settings.window;
-  anew.validations = memory.validations; // a change of training does not change the validation data
+  anew.validations = memory.validations; // kept: the validation data is the same as before
   memory = anew;
 }
 
@@ -136,8 +136,8 @@ void Guard::enterTails(double ofLoss, double ofNorm) {
     enterTail(memory.normTail, ofNorm);
 }
 
-// Returns a limit in deviations above the mean, at least `spike`. By the estimated tail, a step
-// exceeds the limit with the given probability.
+// Returns a limit in deviations above the mean, at least `spike`. As estimated from `tail`, a step
+// exceeds the limit with at most the probability `probability`.
 static double beyond(const GuardState::Tail &tail, double probability, double spike) {
   const double meanExcess = tail.excess / tail.peaks;
   return std::max(spike, kPeak + meanExcess * std::log(tail.peaks / tail.steps / probability));
@@ -208,7 +208,7 @@ void Guard::judgeSpike(const StepRecord &record, double loss, Verdict &verdict) 
   const bool far = judged && isAbove(beyond(memory.lossTail, kFar, settings.spike),
                                      beyond(memory.normTail, kFar, settings.spike));
   const bool isSpike = high && (inSpike || !judged || afterHigh || both || far);
-  // A step that the device skipped is a spike here too: its limits used means of two steps before.
+  // A step that the device skipped is a spike too: its limits came from means two steps earlier.
   if (!isSpike && record.skipped == SkipReason::None) {
     if (inSpike && memory.spikeReported)
       verdict.warnings.push_back(

@@ -82,7 +82,7 @@ struct GuardState {
   double sum = 0;            // sum of the losses since the latest level
   int64_t summed = 0;        // steps in `sum`
   std::vector<double> above; // latest levels in a row above lowest + rise; at most 4
-  int64_t riseStart = 0;     // first step of these levels
+  int64_t riseStart = 0;     // first step of the rise: of its spike, else of its first level
 
   int64_t nonFinite = 0; // number of latest steps in a row without finite loss and norm
 

@@ -23,7 +23,7 @@ struct SourceRecord {
 struct ValidationRecord {
   std::string set;                        // name of the set; "": data.validation
   double loss = 0;                        // nats per token
-  std::optional<double> bitsPerByte = {}; // absent if the bytes of tokens are not known
+  std::optional<double> bitsPerByte = {}; // absent if a token's number of text bytes is unknown
 };
 
 // Adds "validation_loss", "validation_perplexity" and, if it is known, "validation_bits_per_byte".
@@ -72,7 +72,7 @@ std::string lineOf(const StepRecord &record);
 struct TensorUpdate {
   std::string name;      // Hugging Face's name
   bool isMatrix = false; // false for norms and biases
-  // L2 norm of the update / L2 norm of the weights before it; absent if the weights were zero.
+  // L2 norm of the update / L2 norm of the weights before the step; absent if these may be zero.
   std::optional<double> ratio;
   double weightRms = 0;    // root mean square of the weights after the step
   bool isFinite = true;    // false if a weight or an update is not finite; `ratio` is then absent

@@ -113,7 +113,7 @@ std::vector<SettingChange> compareSettings(const RunIdentity &before, const RunI
     auto found = identity.settings.find(key);
     return found == identity.settings.end() ? absent : found->second;
   };
-  // If only one identity has a setting, with its default value, it is new in lmc: not a change.
+  // A setting that only one identity has, with its default value, is new in lmc: no change.
   auto isNew = [](const RecordedSetting &unknown, const RecordedSetting &known) {
     return &unknown == &absent && known.origin == originName(SettingOrigin::Default);
   };

@@ -50,7 +50,7 @@ bool keepsSource(const std::vector<SettingChange> &changes, std::string_view key
 std::vector<SettingChange> undeclared(const std::vector<SettingChange> &changes,
                                       const std::vector<std::string> &declared);
 
-// Error: an element of `declared` is no setting or section of `now`, nor of `before` (may be null).
+// Error: a name in `declared` is no setting or section of `now` or of `before` (may be null).
 Result<void> checkDeclarations(const std::vector<std::string> &declared, const RunIdentity &now,
                                const RunIdentity *before);
 

@@ -14,7 +14,7 @@
 namespace lmc {
 
 struct RunOptions {
-  std::string plan;                   // path of the plan; "": that of the run in `out`
+  std::string plan;                   // path of the plan; "": the plan of the run in `out`
   std::string expectHash;             // SHA-256 that the plan must have; "": any
   std::string out;                    // folder of the run; may be empty if the run does not train
   std::optional<int64_t> steps;       // number of the last optimizer step; default train_iters
@@ -38,7 +38,7 @@ struct RunOptions {
   // True if the device measures the implementations of matrix products and keeps the fastest in the
   // user's cache; otherwise the device uses a fixed implementation.
   bool measureGemms = false;
-  std::string phase;                  // phase for a start that does not train; "": that of the step
+  std::string phase;                  // phase of a start without training; "": chosen by its step
   std::optional<TimeLimit> timeLimit; // a training run saves and ends before this time
   int64_t restart = 0;                // number of restarts that --restarts has made
   LaunchOptions launch;               // says which rank this process is

@@ -24,7 +24,7 @@ struct ValidationSettings {
   int64_t interval = 0;           // number of steps between validations; 0: only at the end
   int64_t iters = 0;              // number of batches of GBS sequences; 0: all data
 
-  // Returns true if the set is evaluated after `step`. `last`: it is the last step.
+  // Returns true if the set is evaluated after `step`. `last`: `step` is the run's last step.
   bool isDue(uint64_t step, bool last) const {
     return last || (interval > 0 && step % static_cast<uint64_t>(interval) == 0);
   }

@@ -17,7 +17,7 @@ double unixSeconds() {
 }
 
 // All times are before 2200: the nanoseconds of std::chrono::system_clock end in 2262.
-static constexpr double kYear2200 = 7258118400; // date -u -d 2200-01-01 +%s
+static constexpr double kYear2200 = 7258118400; // output of date -u -d 2200-01-01 +%s
 static constexpr double kTenYears = 10 * 366 * 86400.0;
 
 std::string textOf(const TimeLimit &limit) { return fmt::format("{} {}", limit.end, limit.source); }
@@ -143,7 +143,7 @@ Result<std::optional<TimeLimit>> findTimeLimit(const std::string &maxHours,
     const auto end = takeNumber(rest);
     if (!end || !rest.empty())
       return userError("{}={}: not a number of seconds; --deadline=none ignores it", kSlurm, slurm);
-    if (*end < kYear2200) // a later time means that the job has no end
+    if (*end < kYear2200) // a time from 2200 on means that the job has no end
       add(*end, kSlurm);
   }
   return limit;

@@ -51,7 +51,7 @@ public:
   static constexpr int kPending = 4;
 
 private:
-  // A scalar and its offset in bytes in a host buffer.
+  // A scalar or vector, and its offset in bytes in a host buffer.
   struct Place {
     std::string name;
     uint64_t offset = 0;
@@ -63,7 +63,7 @@ private:
     uint64_t elements = 1;
     bool isVector = false;
   };
-  // Scalars that are copied together. `ranges` lie one after the other in the host buffer.
+  // Values that are copied together. `ranges` lie one after the other in the host buffer.
   struct Block {
     std::vector<Place> places;
     std::vector<ArenaRange> ranges;
@@ -77,7 +77,7 @@ private:
 
   Device &device;
   BufferRing uploads, results;
-  Block written, read;      // what the host writes and reads
+  Block written, read;      // what the host writes, and what it reads
   std::vector<char> values; // the bytes of `written`
   VectorValues takenVectors;
 };

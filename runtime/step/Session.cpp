@@ -206,7 +206,7 @@ Result<void> Session::startDevice(const RunOptions &options, int share,
     return machineError("{}: the device holds {} bytes where the plan says {}", plan->path(),
                         allocated, planned);
   deviceInfo = device->info((*plan)->compute_dtype());
-  // Adds a remark: torchrun sets OMP_NUM_THREADS to 1 if the user has not set it.
+  // Adds a remark if OMP_NUM_THREADS is not `share`: torchrun sets it to 1 if the user does not.
   if (const int given = omp_get_max_threads();
       isGiven && threads == 0 && share > 0 && given != share && plan::computesOnHost(**plan))
     deviceInfo.remarks.push_back(fmt::format(

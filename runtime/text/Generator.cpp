@@ -117,11 +117,11 @@ Generator::generate(const std::vector<std::vector<int32_t>> &prompts,
   const uint64_t rowsOfRank = plan->batch()->micro_batch_size();
   const uint64_t vocabulary = plan->model()->vocab_size();
   const auto ranks = static_cast<uint64_t>(world.size());
-  // Per prompt, `found` has End + 1 (0: Length) and each new id + 1; zeros on all ranks but one.
+  // `found` has a row per prompt: 1 + Continuation::End (or 0: End::Length), then 1 + each new id.
+  // A rank continues up to `rowsOfRank` prompts at a time, from `first` on; others' rows stay zero.
   const uint64_t width = options.maxNewTokens + 1;
   std::vector<double> found(prompts.size() * width);
   for (size_t done = 0; done < prompts.size(); done += rowsOfRank * ranks) {
-    // Each rank continues up to `rowsOfRank` prompts at a time, from `first` on.
     const size_t first = done + static_cast<size_t>(world.rank()) * rowsOfRank;
     std::vector<Row> rows;
     for (size_t p = first; p < std::min(first + rowsOfRank, prompts.size()); ++p)

@@ -34,7 +34,7 @@ std::optional<uint32_t> chooseToken(std::span<const float> logits, const Samplin
 struct GenerateOptions {
   SamplingOptions sampling;
   uint64_t maxNewTokens = 0;
-  uint64_t seed = 0, step = 0; // with a prompt and a position, they determine each random choice
+  uint64_t seed = 0, step = 0; // each random number is a hash of these, prompt number and position
   int32_t endOfDocument = -1;  // the id that ends a text; -1: none
 };
 
@@ -79,7 +79,7 @@ private:
   Functions &functions;
   Inputs &inputs;
   World &world;
-  BufferRing ring; // for the index of each row's last token
+  BufferRing ring; // host buffers for the index of each row's last token
   ArenaRange positions;
   int logitsSlice = 0;
   plan::DType dtype = plan::DType::F32; // dtype of the logits

@@ -9,7 +9,7 @@
 namespace lmc {
 
 // Returns the ids that stand before each document. These are the tokenizer's ids that begin a
-// document, if the file starts with them; else the id that ends a document.
+// document, if the file starts with them; else `endOfDocument`, unless it is -1.
 static Result<std::vector<int32_t>> idsBefore(const TokenFile &file, const Tokenizer *tokenizer,
                                               int32_t endOfDocument) {
   std::vector<uint32_t> begin;
@@ -76,7 +76,7 @@ Result<std::string> TextCodec::textOf(std::span<const int32_t> ids) const {
 
 Result<std::string> TextCodec::decode(std::span<const int32_t> before,
                                       std::span<const int32_t> ids) const {
-  // Decodes `before` too: a tokenizer may drop a space at the start of a text.
+  // Decodes `before` and `ids` together: a tokenizer may drop a space at the start of a text.
   std::vector<int32_t> all(before.begin(), before.end());
   all.insert(all.end(), ids.begin(), ids.end());
   LMC_LET(start, textOf(before));

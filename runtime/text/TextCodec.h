@@ -35,7 +35,7 @@ private:
 
   std::shared_ptr<const Tokenizer> tokenizer; // null: tokens are bytes
   std::vector<std::unique_ptr<Encoder>> encoders;
-  std::vector<int32_t> first; // ids before a document
+  std::vector<int32_t> first; // ids that stand before each document
   int32_t end = -1;
 };
 

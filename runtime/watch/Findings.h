@@ -32,7 +32,7 @@ public:
 
   bool has(Severity severity) const;
   const std::vector<Finding> &all() const { return list; }
-  // Returns Success if there is no Error; DoesNotFit if all have `doesNotFit`; else UserError.
+  // Returns Success if no Error exists, DoesNotFit if all Errors have `doesNotFit`, else UserError.
   ExitCode code() const;
 
   // Adds the other ranks' findings, except Ok ones. All ranks of `group` must call it together.

@@ -50,7 +50,7 @@ public:
     times.save = record.saveSeconds;
     times.validation = validation;
 
-    // A shorter step is never slow (SlowStep.h), so it needs no sample.
+    // A step of less than 0.1 s is never slow (SlowStep.h), so it needs no sample.
     if (times.seconds >= 0.1)
       read(record.step + 1);
     // Takes the latest sample from before this step. Without one, takes the oldest sample.

@@ -21,7 +21,7 @@ public:
     return {};
   }
 
-  // Returns the step after the latest comparison that found no difference, or nullopt.
+  // Returns N + 1 if the latest comparison without a difference was after step N; else nullopt.
   std::optional<uint64_t> suspectSince() const override {
     return equal.empty() ? std::nullopt : std::optional(equalStep() + 1);
   }

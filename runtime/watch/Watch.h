@@ -46,7 +46,7 @@ class Watch {
 public:
   virtual ~Watch() = default;
 
-  // Are called at the start, if the weights are new and random, or if a setting has changed.
+  // The start calls the first for new random weights, the second for a changed setting or phase.
   virtual void expectFreshWeights() {}
   virtual void expectChange() {}
   // stateKey() names the watch's state in a checkpoint; nullptr: there is none. state() returns all
