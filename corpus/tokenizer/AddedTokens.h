@@ -14,11 +14,11 @@ namespace lmc {
 struct AddedToken {
   uint32_t id;
   std::string content;
-  std::string pattern = {}; // the text that is searched, which is not empty
+  std::string pattern = {}; // the text to search for; it is not empty
   bool singleWord = false; // the token is found only where no word character is beside it
   bool leftStrip = false;  // the token includes the white space before it
   bool rightStrip = false; // the token includes the white space after it
-  bool normalized = false; // the token is searched in the normalized text, and normalized itself
+  bool normalized = false; // the normalized text is searched for the token's normalized text
   bool special = false;
 };
 
@@ -39,7 +39,7 @@ public:
   // first byte is added to `spelled`.
   void find(std::string_view text, const IdSet &asText, std::vector<Part> &parts,
             std::vector<size_t> &spelled) const;
-  // Returns the index of the longest token at the start of `text`, or kNoId; `end` is its length.
+  // Returns the index of the longest token that begins `text`, or kNoId. Sets `end` to its length.
   uint32_t longest(std::string_view text, size_t &end) const;
   bool mayBegin(char byte) const { return begins[static_cast<uint8_t>(byte)]; }
 

@@ -32,7 +32,7 @@ Matcher matchOneOf(const CodePoints &set) {
 }
 
 void applyBehavior(std::vector<Span> &spans, SplitBehavior behavior) {
-  // Joins a span to the span before it if join(its `match`, `match` of the span before) is true.
+  // Joins span B to the span A before it if join(B.match, A.match) is true.
   const auto joinWithLast = [](auto first, auto last, auto join) {
     auto out = first;
     bool previousMatch = false;

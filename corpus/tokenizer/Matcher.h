@@ -31,8 +31,8 @@ inline void addMatch(std::vector<Span> &spans, size_t begin, size_t end) {
 // string, as a* does. Several threads may call a matcher at the same time.
 using Matcher = std::function<Result<void>(std::string_view text, std::vector<Span> &spans)>;
 
-// Compiles a regular expression with Oniguruma, as `tokenizers` does. Error: one clause, such as
-// "'\X' is not supported in a regular expression".
+// Compiles a regular expression with Oniguruma, as `tokenizers` does. An Error's message is
+// one clause, such as "'\X' is not supported in a regular expression".
 //
 // `tokenizers` follows another version of Unicode than Oniguruma, so character classes (\p{L}, \s)
 // come from the tables in unicode/. Other expressions that depend on the version are errors:

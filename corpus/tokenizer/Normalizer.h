@@ -10,7 +10,7 @@
 namespace lmc {
 
 // Changes valid UTF-8 to valid UTF-8; an empty text stays empty. Sets `cutBegin` if the result's
-// first character does not come from the first character of `text`. PrependScheme::First needs it.
+// first character does not come from that of `text`. PrependScheme::First then adds no space mark.
 using Normalizer = std::function<Result<void>(std::string &text, bool &cutBegin)>;
 
 Normalizer makeNormalForm(NormalForm form);

@@ -99,7 +99,7 @@ protected:
 
 private:
   const Pipeline &pipeline;
-  IdSet special; // ids that must not come from text
+  IdSet special; // text must not be encoded as these ids
   IdSet unadded; // the ids in `special` that belong to no added token
   WordCache cache;
   std::vector<Part> plainParts, normalizedParts;
@@ -108,7 +108,7 @@ private:
   Words words;
   std::string changed;
 
-  // Calls countSpelled() for each token that `text` spells and that stays text.
+  // Calls countSpelled() for each token in `text` that is encoded as ordinary text (`spelledAt`).
   Result<void> countAll(std::string_view text) {
     for (size_t at : spelledAt)
       LMC_TRY(countSpelled(text, at));
@@ -173,14 +173,14 @@ private:
       return std::count_if(ids.begin() + begin, ids.end(),
                            [&](uint32_t id) { return contains(set, id); });
     };
-    bool spells = false; // true if the word spells a token of `unadded`, which was counted
+    bool spells = false; // true if countSpelled() has counted a token of `unadded` in the word
     if (within(special) > 0) {
       for (auto left = within(unadded); left > 0; --left, spells = true)
         LMC_TRY(countSpelled(word, 0));
       ids.resize(begin);
       LMC_TRY(model.encode(word, &special, ids));
     }
-    if (!spells) // A word that spells a token is counted each time, so it is not cached.
+    if (!spells) // Does not cache a word that spells a token, so that each occurrence is counted.
       cache.add(word, std::span(ids).subspan(begin));
     return {};
   }
@@ -218,8 +218,8 @@ Result<std::string> Pipeline::textOf(const std::string &piece) const {
 }
 
 Result<std::vector<std::optional<uint64_t>>> Pipeline::bytesOfTokens() const {
-  // How the pieces of a space and of a newline are decoded shows the kind of the decoder. A byte
-  // that is only a part of a character cannot show it, because it becomes U+FFFD.
+  // Decodes the pieces of a space and of a newline to find the kind of the decoder. The piece of a
+  // byte that is only a part of a character cannot show the kind, because it becomes U+FFFD.
   LMC_LET(space, textOf(byteCharacters()[' ']));
   LMC_LET(newline, textOf(bytePiece('\n')));
   const bool isByteLevel = *space == " ", hasBytePieces = *newline == "\n";

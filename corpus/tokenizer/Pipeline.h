@@ -18,10 +18,10 @@ struct PipelineParts {
   PreTokenizer preTokenizer; // null: none
   std::unique_ptr<Model> model;
   std::vector<uint32_t> before, after; // ids that the post-processor adds before and after a text
-  Decoder decoder;                     // null: the text is the pieces with spaces between them
+  Decoder decoder;                     // null: decoding joins the pieces with spaces
 };
 
-// Error (one clause): an added token is empty, or is equal to another added token.
+// Error, whose message is one clause: an added token is empty, or is equal to another added token.
 Result<std::shared_ptr<const Tokenizer>> makePipeline(PipelineParts parts);
 
 // Reads a tokenizer.json. A key that the program does not know is an error.

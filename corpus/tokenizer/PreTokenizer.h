@@ -25,7 +25,7 @@ using PreTokenizer = std::function<Result<void>(Words &words, bool atBegin)>;
 // Splits words at the matches of `matcher`; with `invert`, at the gaps between matches.
 PreTokenizer makeSplit(Matcher matcher, SplitBehavior behavior, bool invert);
 
-// The words to which Metaspace adds a missing mark: the first one of a document, none, or all.
+// The words before which Metaspace adds a missing space mark: a document's first one, none, or all.
 enum class PrependScheme { First, Never, Always };
 // Replaces spaces with `mark`, a character. With `split`, splits before each mark.
 PreTokenizer makeMetaspace(std::string mark, PrependScheme scheme, bool split);

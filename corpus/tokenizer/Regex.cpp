@@ -44,7 +44,7 @@ const std::map<OnigCtype, Class> &classes() {
 
 // Sets Oniguruma's limits. Returns Oniguruma's UTF-8 encoding, changed to use classes().
 OnigEncoding encoding() {
-  constexpr unsigned long kMostSteps = 1'000'000'000; // per search; so many steps take seconds
+  constexpr unsigned long kMostSteps = 1'000'000'000; // limit per search; reaching it takes seconds
   static OnigEncodingType own = [] {
     OnigEncodingType type = OnigEncodingUTF8;
     type.property_name_to_ctype = [](OnigEncoding, OnigUChar *begin, OnigUChar *end) {
@@ -53,7 +53,7 @@ OnigEncoding encoding() {
           return int(number);
       return ONIGERR_INVALID_CHAR_PROPERTY_NAME;
     };
-    // Oniguruma decides below U+0100: outside of brackets its \w has six characters not in `set`.
+    // Below U+0100, asks Oniguruma, whose \w outside of brackets has six characters not in `set`.
     type.is_code_ctype = [](OnigCodePoint c, OnigCtype number) {
       const auto found = classes().find(number);
       return c < 256 || found == classes().end() ? OnigEncodingUTF8.is_code_ctype(c, number)
@@ -69,7 +69,7 @@ OnigEncoding encoding() {
     onig_set_parse_depth_limit(200); // a thread's stack suffices for this depth
     onig_set_retry_limit_in_match(kMostSteps);
     onig_set_retry_limit_in_search(kMostSteps);
-    onig_set_match_stack_limit_size(100'000'000); // entries, 4 GiB, for a word of 10^8 letters
+    onig_set_match_stack_limit_size(100'000'000); // entries (4 GiB): a word of 10^8 letters fits
     return type;
   }();
   return &own;

@@ -56,7 +56,7 @@ private:
   MergeTable merges{0};      // only for BPE
   bool cutsAtSpaces = false; // true if no piece has a space mark after another character
   Trie trie;                 // only for Unigram: the pieces
-  std::vector<float> scores; // only for Unigram; scores[unknown] is that of an unknown character
+  std::vector<float> scores; // only for Unigram; scores[unknown] is for unknown characters
   float largestScore = 0;    // only for Unigram: the largest absolute score
   // True for ASCII characters (not the space) that normalizing keeps if an ASCII character follows.
   std::array<bool, 256> simple{};
@@ -102,7 +102,7 @@ Result<void> SentencePiece::initialize() {
       return userError("the score of piece {} is no number", id);
     if (text == std::string_view("\0", 1) && type == Type::Unused)
       continue;
-    // As in `sentencepiece`, a piece's length has a limit. It bounds the work for its substrings.
+    // As in `sentencepiece`, a piece's length is limited. This bounds the work for its substrings.
     const auto fail = [&](const char *what) {
       return userError("piece {}, {}, {}", id, inQuotes(text), what);
     };
@@ -254,7 +254,7 @@ void SentencePiece::normalize(std::string_view text, std::string &result) const 
     result += space;
   bool afterSpace = model.removeExtraSpaces;
   while (!text.empty()) {
-    // Copies a run of bytes that do not change. Its last byte may combine with the next character.
+    // Copies unchanged bytes; the last one only before ASCII, because others may combine with it.
     size_t run = 0;
     while (run < text.size() && simple[static_cast<uint8_t>(text[run])])
       ++run;
@@ -320,11 +320,11 @@ private:
   const std::shared_ptr<const SentencePiece> owned;
   const SentencePiece &tokenizer;
   const SentencePieceModel &model;
-  WordCache cache; // ids of words; for Unigram, a note is the limit of encodeUnigram()
+  WordCache cache; // ids of words; for Unigram, each with the limit that encodeUnigram() describes
   std::string normalized;
   std::vector<Part> parts;
   std::vector<size_t> spelledAt;
-  static constexpr size_t kAhead = 8; // entries are loaded so many words ahead, slots twice as many
+  static constexpr size_t kAhead = 8; // entries are loaded this many words ahead, slots twice that
   std::vector<std::string_view> words;
   std::vector<uint64_t> hashes; // hashes of `words`
   std::vector<uint32_t> symbols;
@@ -522,7 +522,7 @@ private:
     const float units = static_cast<float>(characters + 2) * FLT_EPSILON;
     const float reach = static_cast<float>(characters) * tokenizer.largestScore;
     certainBelow = std::min(kReset, margin / units - std::abs(score) - reach) - reach;
-    if (std::abs(score) + reach > kReset) // the sums may have restarted at 0
+    if (std::abs(score) + reach > kReset) // the sums may have restarted at 0: nothing is certain
       certainBelow = 0;
     return best[word.size()].score;
   }

@@ -144,7 +144,7 @@ struct Reader {
     return eachField(message, [&](const Field &field) {
       switch (field.number) {
       case 1: // name
-      case 6: // the rules from which the table was made
+      case 6: // the rules from which the charsmap was made
         return true;
       case 2:
         return set(model.charsmap, field.bytes);

@@ -23,7 +23,7 @@ struct SentencePieceModel {
   bool byteFallback = false;
   bool spaceAsSuffix = false; // treat_whitespace_as_suffix
   std::string begin = "<s>", end = "</s>";
-  std::string unknownText = " \xe2\x81\x87 "; // the text of the unknown piece
+  std::string unknownText = " \xe2\x81\x87 "; // the unknown piece is decoded as this text
 
   std::string charsmap;
   bool dummyPrefix = true;       // add_dummy_prefix
@@ -31,7 +31,7 @@ struct SentencePieceModel {
   bool escapeSpaces = true;      // escape_whitespaces
 };
 
-// Parses a .model file. Error (one clause): the file is damaged, or has an unknown field.
+// Parses a .model file. Error, whose message is one clause: it is damaged or has an unknown field.
 Result<SentencePieceModel> parseSentencePieceModel(std::string_view bytes);
 
 } // namespace lmc

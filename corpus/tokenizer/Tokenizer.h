@@ -27,8 +27,8 @@ class Encoder {
 public:
   virtual ~Encoder() = default;
   // Appends the ids of `text` (valid UTF-8), without before() and after(). Errors: a character has
-  // no token (BPE of a tokenizer.json without unk_token leaves it out), or only a border token;
-  // `text` has a special token and the mode is Error; a regular expression needs too much memory.
+  // no token (BPE of a tokenizer.json without unk_token leaves it out), or has only a border token;
+  // `text` spells a special token in mode Error; a regular expression needs too much memory.
   Result<void> encode(std::string_view text, std::vector<uint32_t> &ids);
   // Returns the number of spelled special tokens that this encoder has encoded as text.
   uint64_t spelled() const { return places; }

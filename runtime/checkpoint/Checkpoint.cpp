@@ -233,7 +233,7 @@ static Result<void> saveNew(Communicator &group, const std::string &folder, cons
     written = allSucceed(group, first ? publishFolder(partial, folder + "/" + name,
                                                       folder + "/." + name + kReplacedSuffix)
                                       : Result<void>());
-  // If this removal fails too, the next save frees the space. Returns the Error of the save.
+  // If this removal fails too, the next save frees the space. The Error of this save is returned.
   if (!written && first)
     (void)static_cast<bool>(removeTree(partial));
   return written;
@@ -388,7 +388,7 @@ Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDi
       Result<CheckpointState> state = readCheckpointState(path, /*verifyChecksums=*/false);
       if (state && state->step == step)
         return std::optional(path);
-      // A checkpoint that cannot be read, or is of another release, is not damaged: it is an Error.
+      // An unreadable checkpoint, or one of another release, is an Error and not called damaged.
       if (!state && state.error().code == ExitCode::Failure)
         return state.error();
       if (::access((path + "/" + kStateFile).c_str(), R_OK) != 0 && errno != ENOENT)
@@ -418,7 +418,7 @@ struct PlacedTensor {
   size_t index;           // index in CheckpointTarget::tensors
 };
 
-// Returns the tensors' places, in order of offset. Error: they are not exactly those of `target`.
+// Returns where tensors lie, by rising offset. Error: they are not exactly the tensors of `target`.
 static Result<std::vector<PlacedTensor>> placeTensors(const SafeTensorsFile &contents,
                                                       const CheckpointTarget &target) {
   const char *other =

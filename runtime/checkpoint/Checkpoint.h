@@ -45,7 +45,7 @@ struct TensorView {
 
 // How far a run has read a source of its training data.
 struct SourceState {
-  uint64_t start = 0;          // tokens read before position 0 of the data
+  uint64_t start = 0;          // tokens of the source read before position 0 of the data
   uint64_t tokens = 0;         // all tokens read, including `start`
   uint64_t tokensPerEpoch = 0; // tokens in one epoch of the source
 };
@@ -80,7 +80,7 @@ struct CheckpointFile {
   FetchTensor fetch;
 };
 
-// A key of `extra`: the step at which a permanent checkpoint was due, if it was saved later.
+// Key of `extra` whose value is the step at which a permanent checkpoint, saved later, was due.
 inline constexpr const char *kStandsFor = "stands_for";
 
 // The rules by which a save keeps older checkpoints. One rule is enough to keep a checkpoint.
@@ -155,7 +155,7 @@ struct CheckpointTarget {
 
 // Loads files of a checkpoint. Each file must hold exactly the tensors of its target. A single rank
 // reads each byte once, on several threads. Several ranks divide the verification of the files
-// among them, and then read their parts. If a file is damaged, returns a DamagedCheckpoint; the
+// among them; then each reads its `parts`. If a file is damaged, returns a DamagedCheckpoint; the
 // stored bytes must then not be used. Errors: a file has other tensors, which is found before the
 // first call of `store`; `store` failed.
 Result<std::optional<DamagedCheckpoint>>

@@ -361,7 +361,7 @@ struct Model {
     const SafeTensorsFile::Entry *entry;
   };
   std::map<std::string, Tensor> tensors;
-  std::deque<SafeTensorsFile::Entry> experts; // from fused experts: one per expert and linear layer
+  std::deque<SafeTensorsFile::Entry> experts; // from fused tensors: one per expert and linear layer
 };
 
 // The names that a checkpoint gives to a layer's MLP with experts and to an expert's linear layers.
@@ -457,7 +457,7 @@ static bool isBuffer(std::string_view name) {
          name.ends_with(".attn.masked_bias");
 }
 
-// Adds the prefix of names in `tensors` ("model.") to a file's names except kHead, if none has it.
+// If no name in the file has the prefix of `tensors` ("model."), adds it to all except kHead.
 static void addPrefix(Model &model, const std::vector<TensorView> &tensors) {
   if (tensors.empty())
     return;
@@ -476,7 +476,7 @@ static void addPrefix(Model &model, const std::vector<TensorView> &tensors) {
   model.tensors = std::move(renamed);
 }
 
-// Returns the number of experts of each layer. A key is such as "model.layers.3.mlp.experts.".
+// Returns the number of experts of each layer. A key is, e.g., "model.layers.3.mlp.experts.".
 template <typename Names> static std::map<std::string, uint64_t> countExperts(const Names &names) {
   std::map<std::string, uint64_t> counts;
   for (const std::string &name : names) {

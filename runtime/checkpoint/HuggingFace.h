@@ -19,7 +19,7 @@ struct ExportOptions {
 };
 
 // Writes the folder `directory`: config.json, generation_config.json, the copied files and the
-// tensors. If they exceed the limit of one file, they get several files, as in `save_pretrained`.
+// tensors. If the tensors exceed one file's limit, they get several files, as in `save_pretrained`.
 // Values are rounded to nearest even. Only one tensor is in host memory at a time.
 //
 // `configJson` becomes config.json, with the dtype and the token ids in `options`. If it has
@@ -35,7 +35,7 @@ Result<std::vector<std::string>> tokenizerFiles(const std::string &path);
 
 // Fills every tensor, by name, from `path`: a folder as exportHuggingFace() writes it, or a single
 // .safetensors file. Floats are converted to the requested dtype, rounded to nearest even. Error,
-// found before the first call of `store`: the file lacks a tensor, or has another one or shape.
+// found before the first call of `store`: a tensor is missing, unexpected or of another shape.
 //
 // The names in `tensors` may begin with "model." or "transformer." where the names in the file do
 // not, as in the published GPT-2.

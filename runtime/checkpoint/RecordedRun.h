@@ -15,7 +15,7 @@
 namespace lmc {
 
 struct RecordedSetting {
-  std::string value;               // canonical text, unless it is a list
+  std::string value;               // canonical text, unless the setting is a list
   std::vector<std::string> values; // the elements of a list
   std::string origin;              // originName() of where the value comes from
   bool identity = false;           // true if a different value gives a different model
@@ -52,9 +52,9 @@ struct RunIdentity {
   // The device, driver and libraries of rank 0; "" if an earlier release saved the run.
   std::string device;
   std::string configPath;         // path of the TOML file from which the plan was compiled
-  std::string configDirectory;    // folder at which relative paths in settings start
+  std::string configDirectory;    // relative paths in settings start at this folder
   std::string configToml;         // contents of the file `configPath`
-  std::string huggingfaceConfig;  // config.json of exports; "": none
+  std::string huggingfaceConfig;  // contents of the config.json of exports; "": none
   std::string notExportable;      // reason why the model has no export; "": none is known
   std::map<std::string, RecordedSetting> settings; // the settings, by key
   // The fingerprints of the token files that each setting (the key) names, in reading order.

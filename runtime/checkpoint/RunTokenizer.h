@@ -12,7 +12,7 @@ namespace lmc {
 
 // Returns the folder in which lmc-data puts the tokenizer of the token file `tokens`.
 std::string tokenizerFolder(const std::string &tokens);
-// Returns tokenizerFolder(), if it exists.
+// Returns tokenizerFolder(tokens), if this folder exists.
 std::optional<std::string> tokenizerOf(const std::string &tokens);
 
 // The names of files from which a tokenizer can be read, the best first.

@@ -47,7 +47,7 @@ static const FormatDType *findFormatDType(std::string_view name) {
   return nullptr;
 }
 
-static const FormatDType &formatDType(plan::DType dtype) { // the table has every plan::DType
+static const FormatDType &formatDType(plan::DType dtype) { // kFormatDTypes has every plan::DType
   return *std::ranges::find(kFormatDTypes, std::optional(dtype), &FormatDType::dtype);
 }
 

@@ -89,7 +89,7 @@ namespace {
 
 struct Piece {
   size_t file;
-  uint64_t begin, end; // bytes of the file
+  uint64_t begin, end; // byte range in the file
 };
 
 // The pieces of work that threads share. Each thread takes the next piece until a thread fails.

@@ -56,7 +56,7 @@ Result<std::optional<std::string>> readVerified(const std::vector<RecordedFile> 
 // Returns the digest of a file on all ranks. Each rank reads a part of the file.
 Result<FileDigest> digestTogether(const std::string &path, Communicator &group);
 
-// As verifyFiles(). Each rank of the group reads a part of each file.
+// Does the same as verifyFiles(), but each rank of the group reads only a part of each file.
 Result<void> verifyTogether(const std::vector<RecordedFile> &files, Communicator &group);
 
 // Reads all of `files`. Error: one is damaged, missing or cannot be read.

@@ -33,7 +33,7 @@ PackedWindows packBestFit(const std::vector<uint64_t> &starts, uint64_t end, uin
 
   // withRoom[n] lists the windows with n free tokens. A piece goes into the last window of a list.
   std::vector<std::vector<uint32_t>> withRoom(window);
-  std::set<uint64_t> rooms; // the numbers of free tokens that some window has
+  std::set<uint64_t> rooms; // every n whose list has a window; a piece takes the least that fits
   std::vector<uint32_t> windowOf;
   std::vector<uint64_t> counts; // number of pieces of each window
   for (Piece &piece : falling) {

@@ -19,7 +19,7 @@ struct PackedWindows {
     uint32_t endsDocument : 1 = 0;
   };
   std::vector<Piece> pieces;   // window by window
-  std::vector<uint64_t> first; // index of each window's first piece; then pieces.size()
+  std::vector<uint64_t> first; // index of each window's first piece; at the end, pieces.size()
   uint64_t cut = 0;            // number of documents that are longer than a window
 
   uint64_t size() const { return first.size() - 1; } // windows

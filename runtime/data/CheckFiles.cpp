@@ -41,7 +41,7 @@ Result<void> checkVocabulary(const DataOptions &options, const TokenFile &file,
 }
 
 Result<void> warnOfCopies(const TokenFiles &files, Warnings &warnings) {
-  std::map<std::pair<uint64_t, uint64_t>, const TokenFile *> known; // by token count and hash
+  std::map<std::pair<uint64_t, uint64_t>, const TokenFile *> known; // key: token count, hash
   for (const TokenFile *file : files) {
     LMC_LET(print, file->fingerprint());
     auto [first, isNew] = known.emplace(std::pair(print->tokens, print->sampleHash), file);

@@ -52,7 +52,7 @@ struct DataOptions {
   bool bestFit = false;       // a block is one row with whole documents of one file
   bool documentMask = false;  // fill() also returns where documents start
   bool documentLossMask = false;                      // the last token of a document has no target
-  std::string documentKey = "training.document_mask"; // setting of the masks, for error texts
+  std::string documentKey = "training.document_mask"; // error texts name this setting of the masks
   int32_t endOfDocument = -1; // id that ends documents in files without a table; -1: none
 };
 
@@ -114,7 +114,7 @@ private:
     SourceOptions options;
     std::vector<std::unique_ptr<TokenFile>> files;
     std::vector<PackedWindows> packed; // windows of each file; only with bestFit
-    std::vector<uint64_t> firstBlock;  // number of each file's first block; last: `blocks`
+    std::vector<uint64_t> firstBlock;  // index of each file's first block; at the end, `blocks`
     uint64_t blocks = 0, tokens = 0;
     uint64_t seed = 0;
     uint64_t start = 0; // number of tokens that startAt() skips

@@ -76,7 +76,7 @@ Result<FileFingerprint> fingerprintFromJson(const nlohmann::json &json) {
   for (auto [name, out] : {std::pair{kHeaderHash, &fingerprint.headerHash},
                            {kSampleHash, &fingerprint.sampleHash},
                            {kTokenizer, &fingerprint.tokenizer}}) {
-    if (name == kTokenizer && !json.contains(name)) // absent: unknown, or of an earlier release
+    if (name == kTokenizer && !json.contains(name)) // absent if unknown, or in an earlier release
       continue;
     const nlohmann::json value = json.value(name, nlohmann::json());
     if (!value.is_string())

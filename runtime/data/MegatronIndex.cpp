@@ -160,7 +160,7 @@ Result<void> MegatronIndex::documentStarts(uint64_t first, uint64_t count, uint6
   for (uint64_t i = 0; i < count; ++i) {
     const uint64_t sequence = out[i];
     if (sequence >= sequences)
-      out[i] = tokens; // a document at the end without tokens
+      out[i] = tokens; // a document without tokens, at the end of the data
     else if (sequence >= begin && sequence - begin < pointers.size())
       out[i] = pointers[sequence - begin] / width;
     else {

@@ -19,7 +19,7 @@ public:
 
   struct Place {
     uint32_t source;
-    uint64_t index; // number of the block among those of its source
+    uint64_t index; // index of the block among the blocks of its source
   };
   Place operator()(uint64_t block) const;
 
@@ -31,7 +31,7 @@ public:
   uint64_t perPeriod(uint32_t source) const { return shares[source]; }
 
 private:
-  // `counts` has each source's blocks before every kStride-th block. count() adds those after it.
+  // Row i of `counts` counts each source's blocks before block i * kStride; count() adds the rest.
   static constexpr uint64_t kStride = 256;
 
   std::vector<uint64_t> shares;  // blocks of each source in a period

@@ -202,7 +202,7 @@ Result<void> TokenFile::readHeader(DataFormat wanted) {
     if (magic == kLlmCMagic16 || magic == kLlmCMagic32)
       return readLlmCHeader(magic);
   }
-  // Files of other programs may also have names that end in .bin; they are errors.
+  // Rejects files of other programs, because their names may end in .bin, too.
   const std::pair<std::string_view, const char *> others[] = {
       {"\x93NUMPY", "a NumPy array with its header; write the ids alone, with tofile()"},
       {"PK\x03\x04", "a ZIP archive, as PyTorch saves weights"}};

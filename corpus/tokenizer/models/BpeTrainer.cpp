@@ -23,7 +23,7 @@ static constexpr const char *kWords =
 BpeTrainer::BpeTrainer() {
   auto matcher = matchRegex(kWords);
   if (!matcher)
-    std::abort(); // the expression is a constant
+    std::abort(); // never happens, because kWords is a constant that compiles
   preTokenizer = makeSplit(std::move(*matcher), SplitBehavior::Isolated, false);
 }
 
@@ -192,7 +192,7 @@ Result<BpeTrainer::Trained> BpeTrainer::train(uint32_t size, const std::string &
       continue;
     }
     merges.push_back(Json::array({pieces[pair->first], pieces[pair->second]}));
-    // Two pairs can make the same piece: "a" and "bc", "ab" and "c".
+    // Two pairs can make the same piece ("a" + "bc", "ab" + "c"), which gets only one id.
     const auto [place, isNew] = known.emplace(pieces[pair->first] + pieces[pair->second],
                                               static_cast<uint32_t>(pieces.size()));
     if (isNew)

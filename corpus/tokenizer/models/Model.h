@@ -46,8 +46,8 @@ public:
   virtual ~Model() = default;
   // Appends the ids of a word that is not empty. A character whose token is in `forbidden` (may be
   // null) counts as unknown. Error: a character (of a byte-level vocabulary: a byte) is unknown,
-  // and there is no token for unknown ones; but BPE without BpeOptions::unknown leaves it out if
-  // it has no token. Several threads may call encode() at the same time.
+  // and no token stands for unknown characters. But BPE without BpeOptions::unknown leaves out a
+  // character that has no token at all. Several threads may call encode() at the same time.
   virtual Result<void> encode(std::string_view word, const IdSet *forbidden,
                               std::vector<uint32_t> &ids) const = 0;
   virtual const Vocabulary &vocabulary() const = 0;

@@ -6,7 +6,7 @@ namespace lmc {
 
 namespace {
 
-// A linked list of the free places of a double array. Its head is place 0, which is never free.
+// A linked list of the free places (elements) of a double array. Its head, place 0, is never free.
 class FreePlaces {
 public:
   explicit FreePlaces(size_t places) : next(1), previous(1) { append(places); }

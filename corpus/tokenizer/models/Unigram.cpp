@@ -72,7 +72,7 @@ Result<void> Unigram::appendPiece(std::string_view text, const IdSet *forbidden,
 
 Result<void> Unigram::encode(std::string_view word, const IdSet *forbidden,
                              std::vector<uint32_t> &ids) const {
-  // The best segmentation of a prefix of the word. Of equal scores, the longest last piece wins.
+  // The best segmentation of a word's prefix. If scores are equal, the longest last piece wins.
   struct Best {
     double score = 0;
     size_t begin = SIZE_MAX;

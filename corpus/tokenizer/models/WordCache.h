@@ -13,12 +13,12 @@
 namespace lmc {
 
 // A hash table with open addressing. Slots point into an array of 32-bit numbers, to entries: word
-// length in bytes, number of ids, a note of the caller, the word (zero-padded), and the ids.
+// length in bytes, number of ids, the caller's float `note`, the word (zero-padded), and the ids.
 class WordCache {
 public:
   struct Known {
     std::span<const uint32_t> ids; // valid until the next add()
-    float note;                    // the caller's note, as given to add()
+    float note;                    // the number that the caller gave to add()
   };
   static constexpr size_t kLongestWord = 255; // bytes; longer words are not kept
 
