@@ -39,7 +39,7 @@ std::optional<size_t> BudgetSearch::fastest(uint64_t budget) {
 }
 
 std::optional<size_t> BudgetSearch::smallest(size_t most) {
-  // Visits candidates in order of rising bounds, until a bound exceeds the best one's bytes.
+  // Visits candidates in order of rising bounds, until a bound exceeds the best candidate's bytes.
   std::vector<size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), size_t(0));
   std::erase_if(order, [&](size_t candidate) { return candidates[candidate].isSpare; });

@@ -117,7 +117,7 @@ public:
           left[edge ^ 1] += amount;
         }
         total += amount;
-        at = head[path[tightest] ^ 1]; // goes back to the start of this edge, which is full
+        at = head[path[tightest] ^ 1]; // the edge path[tightest] is full: goes back to its start
         path.resize(tightest);
         continue;
       }
@@ -143,9 +143,9 @@ public:
 
 private:
   const MinCutProblem &problem;
-  std::vector<int> head; // per edge, the node at its end; an edge starts at the head of its reverse
+  std::vector<int> head;           // per edge e, the node where e ends; e starts at head[e ^ 1]
   std::vector<CutCapacity> left;   // per edge, the unused capacity
-  std::vector<size_t> begin, next; // per node, indices into `edges`: the first, the next to try
+  std::vector<size_t> begin, next; // index in `edges` of a node's first edge and of its next to try
   std::vector<size_t> edges;       // all edges, grouped by the node that they start from
   std::vector<int> level, queue;
 };

@@ -40,8 +40,8 @@ struct MinCut {
   Result<void> verify(const MinCutProblem &problem) const;
 };
 
-// Returns the minimum cut whose source side is smallest: all other minimum cuts have its nodes on
-// the source's side too. Returns nothing if a path of kUncuttable arcs leads from source to sink.
+// Returns the minimum cut with the smallest source side: it is a subset of every minimum cut's
+// source side. Returns nothing if a path of kUncuttable arcs leads from source to sink.
 std::optional<MinCut> minCut(const MinCutProblem &problem);
 
 } // namespace lmc

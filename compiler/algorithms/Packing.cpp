@@ -29,7 +29,7 @@ Result<void> PackingProblem::check() const {
 }
 
 uint64_t PackingProblem::lowerBound() const {
-  std::vector<std::pair<int64_t, int64_t>> events; // moment, change in bytes
+  std::vector<std::pair<int64_t, int64_t>> events; // (moment, change of the live bytes)
   for (const PackingBuffer &buffer : buffers) {
     int64_t bytes = int64_t(roundUp(buffer.bytes, alignment));
     events.push_back({buffer.first, bytes});

@@ -171,7 +171,7 @@ private:
       end = std::max(end, lastSection[size_t(i)] + 1);
       visits += lastSection[size_t(i)] - firstSection[size_t(i)] + 1;
     }
-    int firstTight = end, lastTight = begin - 1; // no other section can fail the stricter check
+    int firstTight = end, lastTight = begin - 1; // only these sections can fail the stricter check
     for (int s = begin; s < end; ++s) {
       if (std::max(top[size_t(s)], from) + remaining[size_t(s)] > capacity)
         return false;
@@ -252,9 +252,9 @@ private:
   std::vector<int64_t> offset; // per buffer: its offset; before it is placed, the lowest allowed
   std::vector<char> isPlaced;
   std::vector<int> next, previous;     // linked list of the unplaced buffers' numbers, rising
-  std::vector<int64_t> top, remaining; // per section: end of placed buffers, total size of others
+  std::vector<int64_t> top, remaining; // per section: end of placed buffers, total size of unplaced
   std::vector<int64_t> lowest;         // per section, the lowest allowed offset; scratch of fits()
-  std::vector<std::pair<int64_t *, int64_t>> trail; // old values that solve() restores
+  std::vector<std::pair<int64_t *, int64_t>> trail; // (variable, old value that solve() restores)
   std::vector<int> placements;                      // placed buffers, in the order of placement
 };
 
@@ -272,11 +272,11 @@ void lmc::searchPacking(const PackingProblem &problem, uint64_t enough, PackingS
   int64_t bound = int64_t(problem.lowerBound()) / unit; // no packing is lower than this
   int64_t best = (int64_t(solution.bytes) + unit - 1) / unit;
   int64_t goal = std::max(bound, int64_t(enough) / unit); // a packing of this height suffices
-  // Bisects the height of the packing. `best` is the lowest height found so far. The first target
-  // is `goal`, which the search often reaches. Each later target is in the middle between `given`
-  // and `best`. When no height is left between these two, the bisection starts again, with four
+  // Bisects the height of the packing between `given` and `best`, the lowest height found so far.
+  // The first target is `goal`, which the search often reaches. Each later target is the middle of
+  // this range. When no height is left inside the range, the bisection starts again, with four
   // times as many search nodes per target.
-  int64_t given = goal - 1; // lower end: no packing this high exists, was found or is needed
+  int64_t given = goal - 1; // lower end: so low a packing is impossible, not found or not needed
   // The maximum number of search nodes for one target and one order of the buffers. It suffices to
   // place each buffer 1.5 times. A longer search hardly ever repairs a bad first placement.
   uint64_t slice = 3 * problem.buffers.size() / 2 + 1000;

@@ -134,7 +134,7 @@ struct Relaxation {
   struct Corner {
     int64_t kept, time;
   };
-  std::vector<Corner> corners; // corners in order of falling bytes
+  std::vector<Corner> corners; // in order of falling kept bytes
 
   // Returns a lower bound of the time if the layers keep at most `kept` bytes. To save time, starts
   // at corner `hint` and updates it. `hint` must first be 0; `kept` must not rise between calls.

@@ -46,7 +46,7 @@ namespace {
 // The bytes of main gradients that matrix products read or write.
 struct GradientTraffic {
   double layers = 0, head = 0;
-  double floor = 0; // the bytes if one product computed each gradient
+  double floor = 0; // the bytes if each gradient were computed by only one product
 
   void add(const plan::Plan &plan, const plan::Gemm &gemm, int layer) {
     const plan::Slice &d = *plan.slices()->Get(gemm.d());
@@ -78,7 +78,7 @@ json fusionReport(const plan::Plan &plan, const cost::DeviceSpec &spec, const js
     const plan::Command *command = function.commands()->Get(c);
     int layer = command->layer();
     const cost::Work work = cost::workOf(plan, *command);
-    const auto *swiglu = std::get_if<cost::SwigluWork>(&work); // a product and its SwiGLU
+    const auto *swiglu = std::get_if<cost::SwigluWork>(&work); // product with SwiGLU, else null
     if ((command->body_as_Launch() || swiglu) && layer >= 0) {
       ++(c >= backwardStart ? backward : forward)[layer];
       (c >= backwardStart ? forward : backward).try_emplace(layer, 0);

@@ -58,7 +58,7 @@ std::vector<Slices> groupByBuffer(Slices slices) {
     uint64_t end;
     size_t group;
   };
-  std::map<uint64_t, Extent> extents; // a key is where its extent begins; extents are disjoint
+  std::map<uint64_t, Extent> extents; // key: the extent's first byte; extents are disjoint
   for (const plan::Slice *slice : slices) {
     Group made{{slice}, slice->last_command()};
     uint64_t begin = slice->offset(), end = endOf(*slice);

@@ -50,7 +50,7 @@ struct MemoryTimeline {
   uint64_t activationBytes() const;
 };
 
-// Computes the timeline, in O(n log n) for n slices if buffers have few views.
+// Computes a plan's use of memory, in O(n log n) for n slices if buffers have few views.
 MemoryTimeline memoryTimeline(const plan::Plan &plan);
 
 } // namespace lmc

@@ -185,7 +185,7 @@ private:
       const toml::node *node = table.get(field.name);
       if (node)
         assign(field, *node, section);
-      else if (field.required && !unknown) // an unknown key is likely this one, misspelt: no error
+      else if (field.required && !unknown) // a misspelt key is reported as unknown, not as missing
         diagnostics.error(section.empty() ? config::Location{path} : at(table.source()),
                           "missing key '{}'{}", field.name, where);
     }
@@ -254,8 +254,8 @@ private:
     }
   }
 
-  // Reads the [gemm.DTYPE] sections. A dtype without a section gets the numbers of the first
-  // section that exists. Its FLOP/s are scaled by the ratio of the two dtypes' peaks.
+  // Reads the [gemm.DTYPE] sections. A dtype that has no section gets the numbers of the first
+  // section that exists, but with FLOP/s scaled by the ratio of the two dtypes' peaks.
   void readGemm(const toml::table &root, DeviceSpec &spec) {
     const toml::table *gemm = section(root, "gemm", "gemm");
     if (!gemm)
@@ -322,7 +322,7 @@ private:
   }
 
   const std::string &path;
-  bool unknownSection = false; // if true, a missing section is probably misspelt: no error
+  bool unknownSection = false; // if true, no section is reported as missing: it may be misspelt
 };
 
 // Writes the sections of a spec.
@@ -420,8 +420,8 @@ Rates ratesOf(const DeviceSpec *spec, DataType dtype) {
           spec->launchSeconds};
 }
 
-// Returns the built-in specs, each with its name. They are parsed only once, because a table of
-// many jobs asks for them hundreds of times.
+// Returns the built-in specs, each with its name. They are parsed only once, because a
+// forecast of many jobs asks for them hundreds of times.
 static const std::vector<std::pair<std::string, Result<DeviceSpec>>> &builtInSpecs() {
   static const auto specs = [] {
     std::vector<std::pair<std::string, Result<DeviceSpec>>> parsed;

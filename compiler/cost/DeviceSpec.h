@@ -78,7 +78,7 @@ struct DeviceSpec {
   double memoryBandwidth = 0; // bytes/s, from the data sheet
   double reachable = 1;       // the fraction of memoryBandwidth that good kernels reach
   uint64_t cacheBytes = 0;    // a command that touches at most this many bytes runs from the cache
-  double cacheBandwidth = 0;  // bytes/s that such a command reaches
+  double cacheBandwidth = 0;  // bytes/s of a command that runs from the cache
 
   // Dense FLOP/s, by DataType. MFU is relative to this peak.
   std::array<double, 3> peak{};
@@ -95,7 +95,7 @@ struct DeviceSpec {
   uint64_t gemmWorkspaceBytes = uint64_t(32) << 20;
   std::vector<AttentionModel> attention; // one or more models
   std::vector<SwigluRate> swiglu;        // may be empty
-  LinkModel deviceLink, nodeLink;        // bandwidth 0: no such link
+  LinkModel deviceLink, nodeLink;        // a bandwidth of 0 means that the link does not exist
 
   double peakOf(DataType dtype) const { return peak[size_t(dtype)]; }
   // Returns the bandwidth, in bytes/s, of a kernel that touches `bytes` bytes.

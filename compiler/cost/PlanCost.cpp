@@ -335,7 +335,7 @@ private:
   // ended. Returns the index of the collective.
   uint32_t start(const plan::Command &command, const plan::Collective &collective, uint32_t number,
                  double seconds) {
-    std::optional<uint32_t> before; // the last to end of the collectives that this one waits for
+    std::optional<uint32_t> before; // the collective that ends last among those this one waits for
     auto comesAfter = [&](std::optional<uint32_t> other) {
       if (other && (!before || endOf(*other) > endOf(*before)))
         before = other;
@@ -405,8 +405,8 @@ private:
   std::vector<Moving> moving;
   std::map<uint32_t, uint32_t> indexOf;        // index of a collective, by the index of its command
   std::map<uint16_t, uint32_t> lastOf;         // the last collective of each stream
-  std::optional<uint32_t> lastInNodes, lastBetweenNodes; // the last collective on these links
-  std::vector<std::optional<uint32_t>> causes; // per collective, the one whose end it waited for
+  std::optional<uint32_t> lastInNodes, lastBetweenNodes; // last collective on each kind of link
+  std::vector<std::optional<uint32_t>> causes; // per collective, the earlier one that it waited for
 };
 
 } // namespace
@@ -438,7 +438,7 @@ PlanCost planCost(const plan::Plan &plan, const CostModel &model, Routing routin
                       i ? model.wholeSwiglu(*swiglu) : cost::estimate(swiglu->rows, model.spec), 0);
         launches = runs < launches.size() ? std::vector{launches[runs]} : decltype(launches)();
         kernels = {kernels.back()};
-      } else if (plan::hasTwoWays(*command)) { // experts: the first launch gets the whole cost
+      } else if (plan::hasTwoWays(*command)) { // for experts, the first launch gets the whole cost
         for (size_t i = 1; i < launches.size(); ++i)
           addLaunch(cost.kernels[launches[i]->kernel()], estimate, 0);
         launches.resize(1);

@@ -88,14 +88,14 @@ private:
   Location loc() const { return UnknownLoc::get(&context); }
   bool wantsCode() const { return options.compileTo >= Phase::Codegen && options.withCode; }
 
-  Config config; // the search changes its chunk of the loss
+  Config config; // the searches change "auto" settings in it, such as the chunk of the loss
   const CompileOptions &options;
   MLIRContext &context;
   PhaseRunner phases;
   PlanDetails details;
   bool choosesLossChunk = false;
   bool isAttempt = false;    // true if the plan may not be the final one: no dumps, no printed IR
-  bool hasSmaller = false;   // true if a smaller plan is tried after one that does not fit
+  bool hasSmaller = false;   // true if a smaller plan will be tried when a plan does not fit
   double fastestRate = 0;    // tokens/s of the fastest plan that planFastest() has found so far
   // An upper bound of the tokens/s of all plans of the job. Set only if the job was not planned
   // because the bound is below `fastestRate`.
@@ -337,11 +337,11 @@ LogicalResult Driver::planNamedMode() {
   return success();
 }
 
-// If no plan fits, this many candidates are planned to find the smallest plan.
+// The maximum number of candidates that are planned to find the smallest plan, if no plan fits.
 static constexpr size_t kMaxSmallest = 4;
 
 // Models with few layers predict the maximum tokens/s of a job, with an error of a few percent. A
-// job is too slow only if this factor times the prediction is too slow.
+// job counts as too slow only if this factor times the prediction is too slow.
 static constexpr double kSureFactor = 1.1;
 
 FailureOr<ModuleOp> Driver::shorterModel(int64_t layers) {
@@ -359,7 +359,7 @@ FailureOr<ModuleOp> Driver::shorterModel(int64_t layers) {
   return *known;
 }
 
-// Returns true if the state alone certainly exceeds the budget, by models with 3 and 6 layers.
+// Returns true if models with 3 and 6 layers show that the state alone surely exceeds the budget.
 FailureOr<bool> Driver::isStateTooLarge() {
   constexpr int64_t kFew = 3, kMore = 6;
   constexpr double kSure = 1.02;

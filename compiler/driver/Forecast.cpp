@@ -99,7 +99,7 @@ struct Compiled {
 Config simplest(Config config) {
   DistributedConfig &distributed = config.distributed;
   if (config.training.gradientAccumulationSteps == 1)
-    distributed.reduce = "each"; // "last" is the same: the only micro-step is the last
+    distributed.reduce = "each"; // "last" gives the same plan: the only micro-step is the last
   if (distributed.strategy == ShardingStrategy::Zero2 &&
       (distributed.reduce == "last" || config.training.gradientAccumulationSteps == 1))
     distributed.strategy = ShardingStrategy::Zero1;

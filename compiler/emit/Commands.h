@@ -16,9 +16,9 @@ namespace lmc {
 // The indices, in the plan file, of the kernels and slices that commands refer to.
 struct PlanNumbers {
   llvm::StringMap<uint32_t> kernels; // by the kernel's symbol
-  // The other fields are about the function whose commands are emitted.
+  // The fields below are about the function whose commands are being emitted.
   llvm::DenseMap<mlir::Value, uint32_t> slices;
-  // For each slice that an async collective is writing: the index of this command.
+  // For each slice that an async collective is writing: the index of the collective's command.
   llvm::DenseMap<mlir::Value, uint32_t> started;
   // True if async collectives along the axis `replicate` have a stream of their own.
   bool hasTwoCollectiveStreams = false;

@@ -227,7 +227,7 @@ private:
 
   LogicalResult addVariables() {
     SymbolTable symbols(module);
-    llvm::StringMap<Type> elementTypes; // keys are the names of rows, which initializers use
+    llvm::StringMap<Type> elementTypes; // by NamedRows::name, which initializers refer to
     if (!details.onlyMeasures)
       for (auto variable : module.getOps<plan_ir::VariableOp>())
         for (const NamedRows &rows : namedRows(variable, symbols))
@@ -237,7 +237,7 @@ private:
       uint32_t arena = arenas.lookup(variable.getArena());
       auto type = cast<RankedTensorType>(variable.getType());
       SmallVector<NamedRows> named;
-      if (!details.onlyMeasures) // measured plans need only the slice of the variable
+      if (!details.onlyMeasures) // a plan that is only measured needs just the variable's slice
         named = namedRows(variable, symbols);
       bool hasOwnName = !variable.getAnonymous() && !variable.getShards() && named.size() == 1;
       if (!hasOwnName) { // commands use the whole variable, but its rows have their own names
@@ -255,7 +255,7 @@ private:
       }
       int64_t rowBytes = type.getRank() ? int64_t(byteSize(type)) / type.getDimSize(0) : 0;
       for (const NamedRows &rows : named) {
-        RankedTensorType whole = rows.type; // includes the columns that are padding
+        RankedTensorType whole = rows.type; // the rows' type with the columns that are padding
         if (rows.pitch)
           whole = whole.clone({whole.getDimSize(0), rows.pitch});
         FailureOr<uint32_t> slice =
@@ -407,7 +407,7 @@ private:
   ModuleOp module;
   const Config &config;
   const PlanDetails &details;
-  const codegen::TargetCode planned; // used if `details` has no code
+  const codegen::TargetCode planned; // kernels without code, used if `details` has no code
   const codegen::TargetCode &code;
   fb::PlanT plan;
   llvm::StringMap<uint32_t> arenas;

@@ -87,7 +87,7 @@ SmallVector<NamedRows> lmc::namedRows(plan_ir::VariableOp variable, const Symbol
     SmallVector<int64_t> shape(type.getShape());
     shape[0] = part.getRows() * type.getDimSize(0) / ownerRows;
     lm::InitAttr init = own ? part.getInit() : variable.getInit();
-    if (init.getKind() == lm::InitKind::CopyOf) // each part is a copy of the parameter's part
+    if (init.getKind() == lm::InitKind::CopyOf) // each part copies the same part of the parameter
       init = lm::InitAttr::copyOf(part.getName());
     const int64_t columns = part.getColumns(), pitch = columns && columns < shape[1] ? shape[1] : 0;
     if (pitch)
@@ -108,7 +108,7 @@ static bool isSaved(lm::VariableKind kind) {
 
 std::string lmc::modelFingerprint(ModuleOp module, StringRef job) {
   SymbolTable symbols(module);
-  // Sorted, the lines do not depend on which variables the compiler passes have merged.
+  // Sorting makes the lines independent of which variables the compiler passes have merged.
   std::vector<std::string> lines;
   for (auto variable : module.getOps<plan_ir::VariableOp>())
     if (isSaved(variable.getKind()) && !variable.getAnonymous())

@@ -11,7 +11,7 @@ namespace lmc {
 
 // Some rows of a variable, and the name that these rows have in checkpoints.
 struct NamedRows {
-  std::string name, parameter; // `parameter` as in plan::VariableT
+  std::string name, parameter; // `parameter` is the value for plan::VariableT::parameter
   mlir::RankedTensorType type;
   int64_t first; // first row within the variable
   lm::InitAttr init;

@@ -18,7 +18,7 @@ static Expected<Program> attentionOf(CommandProgram &to, const plan::Command &co
   to.add("q", op.q(), true);
   to.add("k", op.k(), true);
   to.add("v", op.v(), true);
-  to.add("starts", op.starts(), true, 300); // random in [0, 300); a token with 0 begins a document
+  to.add("starts", op.starts(), true, 300); // random in [0, 300); each 0 begins a new document
   to.add("out", op.out(), isGradient);
   to.add("lse", op.lse(), isGradient);
   for (auto [name, value] : {std::pair<const char *, uint64_t>{"Batch", op.batch()},

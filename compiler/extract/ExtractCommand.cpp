@@ -28,7 +28,7 @@ public:
     program.options = kFused;
   }
 
-  // Adds an input. `slice` is -1 if the command lacks it. Integers are random below `bound`.
+  // Adds an input; `slice` is -1 if the command has none. Integers are random below `bound`.
   void input(StringRef name, int64_t slice, uint64_t bound = 1) {
     add(name, slice, true, int64_t(bound));
     count(slice);
@@ -77,7 +77,7 @@ private:
   const plan::Plan &plan;
 };
 
-// Adds to `made` what its command needs beyond ground/plan/commands.toml.
+// Adds to `made` what this command's program needs beyond its entry in ground/plan/commands.toml.
 void complete(TableProgram &, const auto &) {}
 void complete(TableProgram &made, const plan::Route &) {
   made.program.reference += "\n" + textOf("router");

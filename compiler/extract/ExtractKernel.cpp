@@ -29,7 +29,7 @@ static const char *hostType(Type type) {
 static void setTolerance(Array &array, Value result) {
   Type element = cast<RankedTensorType>(result.getType()).getElementType();
   if (element.isInteger())
-    array.absolute = element.isInteger(8) ? 1 : 0; // rounding may give the code above or below
+    array.absolute = element.isInteger(8) ? 1 : 0; // rounding may give a neighbouring 8-bit code
   else
     array.allowRoundingTo(hostType(precisionOf(result)));
 }

@@ -295,7 +295,7 @@ void Printer::elementwise(OpResult tensor, linalg::GenericOp generic) {
 }
 
 // Prints the function that returns an element of a reduction's result: acc = init, then acc =
-// body(acc) in loops over the reduced dimensions. A map keeps elements that were computed before.
+// body(acc) in loops over the reduced dimensions. A hash map stores elements already computed.
 void Printer::reduction(OpResult tensor, linalg::GenericOp generic) {
   unsigned number = tensor.getResultNumber();
   OpOperand *init = generic.getDpsInitOperand(number);
@@ -452,7 +452,7 @@ FloatType precisionOf(Value result) {
       continue; // start values are visited only if the body reads them
     }
     auto type = dyn_cast<FloatType>(value.getType());
-    // Constants and inputs do not count: the kernel and the reference round them in the same way.
+    // Ignores constants and inputs: the kernel and the reference round them in the same way.
     if (type && !isa<arith::ConstantOp, tensor::ExtractOp>(op) && (!least || type.getWidth() < least.getWidth()))
       least = type;
     work.insert(op->operand_begin(), op->operand_end());

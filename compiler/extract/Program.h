@@ -39,7 +39,7 @@ struct Array {
   bool isInput = true;
   int64_t least = 0, bound = 1;
   bool isPositive = false;
-  double relative = 0, absolute = 0; // tolerance: Expected::compare in harness.cu
+  double relative = 0, absolute = 0; // tolerances for Expected::compare in harness.cu
 
   // Sets the allowed error of this result; its reference has f64. `precision` is the least precise
   // type to which the kernel rounds the result or values before it.

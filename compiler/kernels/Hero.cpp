@@ -15,8 +15,8 @@ namespace lmc::codegen {
 namespace {
 
 // The work of one call of a CPU kernel: elements of a flat kernel, columns of a column reduction,
-// or bytes of rows. It fits a private cache. It takes much longer than the call itself (under 1
-// us).
+// or bytes of rows. Its data fit a private cache. The work takes much longer than the overhead of
+// the call (under 1 us).
 constexpr int64_t kFlatChunk = 16384;
 constexpr int64_t kColumnChunk = 64;
 constexpr uint64_t kRowChunkBytes = 48 << 10;
@@ -82,9 +82,9 @@ bool hasReduction(linalg::GenericOp op) { return op.getNumReductionLoops() > 0; 
 // The loops of a sum over blocks of rows: (outer dimensions, block, index within the block, further
 // row dimensions, column). The loops between `block` and `column` are summed.
 struct BlockLoops {
-  SmallVector<int64_t> domain; // extents as without the split into blocks
+  SmallVector<int64_t> domain; // extents of the loops before rows are split into blocks
   unsigned block = 0; // number of the loop `block`; the next loop is the index within the block
-  int64_t within = 1; // extent of that next loop
+  int64_t within = 1; // extent of the loop over the index within a block
   int64_t rows = 1;   // number of rows of a block
 };
 
@@ -725,8 +725,8 @@ static bool readsBefore(const RegionInfo &info, const Access &access, const Outp
   if (!llvm::is_contained(access.dynamic, true) && access.point == output.place)
     return true;
   // In a row reduction, loads that do not vary along the row come before the pass that writes the
-  // row. So they may read any element of the row. Other kernels may read an element too late:
-  // several threads of a GPU share a row there, without synchronisation.
+  // row. So they may read any element of the row. In other kernels, several threads of a GPU share
+  // a row without synchronisation, so one may read an element that another has overwritten.
   unsigned n = info.shape.domain.size();
   if (info.hero != kern::Hero::RowReduction || output.place != output.point ||
       !info.coversDomain(output) || access.point.isFunctionOfDim(n - 1))

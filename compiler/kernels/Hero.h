@@ -108,10 +108,10 @@ struct RegionInfo {
   llvm::SmallVector<Reduction> reductions;
   llvm::SmallVector<BlockSum> blockSums;
   llvm::SmallVector<Computed> outerValues;
-  // The outputs are in the order of kern.yield's operands, parts of a result in order of insertion.
+  // Outputs are in the order of kern.yield's operands; parts of a result are in insertion order.
   llvm::SmallVector<Output> outputs;
   llvm::SmallVector<Access> accesses;
-  // For each input, then each result: number of rows; elements from row to row (0: no padding).
+  // For each input, then each result: its number of rows; its pitch in elements (0: no padding).
   llvm::SmallVector<int64_t> argRows, argPitches;
 
   // Returns the distance in elements between indices i and i + 1 of an argument's dimension `dim`.
@@ -127,8 +127,8 @@ struct RegionInfo {
     return llvm::any_of(llvm::seq(outerDims()), [&](unsigned d) { return map.isFunctionOfDim(d); });
   }
   // Returns true if each point of the domain has its own element of the result. Pass number `pass`
-  // then writes it. A sum over blocks of rows is updated in its pass of each row. Any other result
-  // is written as soon as its value is known.
+  // then writes it. A sum over blocks of rows is updated in its pass over each row. Any other
+  // result is written as soon as its value is known.
   bool coversDomain(const Computed &output) const {
     return output.point == identity && !isBlockSum(output);
   }

@@ -48,8 +48,8 @@ public:
     std::string entry = "";  // name of the function in the module; "": the op's name
     std::string source = ""; // source text of the kernel; "": the plan stores the op instead
     std::optional<Grid> grid = std::nullopt;
-    // Only for a kernel without an op; its name is `entry`.
-    std::string hero = "", sourceOp = ""; // sourceOp: "lm.attention"; "" for initial values
+    // Set only for a kernel without an op, whose name is `entry`.
+    std::string hero = "", sourceOp = ""; // sourceOp: such as "lm.attention"; "" for initial values
     GlobalBytes bytes = {};               // traffic of one launch
   };
 
@@ -61,7 +61,7 @@ public:
 
   std::vector<Module> modules;
   std::vector<Kernel> kernels;
-  llvm::DenseMap<mlir::Operation *, std::vector<Launch>> launches; // of each plan command, in order
+  llvm::DenseMap<mlir::Operation *, std::vector<Launch>> launches; // per plan command, in order
 
   // The kernel that writes a variable's initial values, and the traffic of its launch.
   struct Initializer {
@@ -82,7 +82,7 @@ TargetCode kernelsWithoutCode(mlir::ModuleOp plan);
 
 // How much of a multiprocessor (SM) a kernel uses.
 struct Occupancy {
-  unsigned blocks; // thread blocks resident at a time
+  unsigned blocks; // thread blocks resident on an SM at a time
   double threads;  // resident threads, as a fraction of the maximum
 };
 

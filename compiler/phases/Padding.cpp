@@ -73,7 +73,7 @@ static double stateBytes(const Config &config) {
 }
 
 // Returns `size` padded to a multiple of `forced`, or of `suggested` if `forced` is 0 ("auto").
-// With "auto", there is no padding unless it makes the products faster, which take seconds(size).
+// With "auto", there is no padding unless it makes the products faster; they take seconds(size).
 static PaddedSize padded(const Config &config, const cost::CostModel *model, int64_t size,
                          int64_t forced, int64_t suggested,
                          double (*seconds)(const Config &, const cost::CostModel &, int64_t)) {
@@ -108,7 +108,7 @@ Padding lmc::paddingOf(const Config &config, const cost::CostModel *model) {
   padding.intermediate =
       padded(config, model, shape.intermediateSize, config.target.intermediateMultiple,
              isKept ? 1 : suggested, mlpSeconds);
-  const int64_t biases = shape.mlpBias ? 2 : 0; // the biases of gate and up
+  const int64_t biases = shape.mlpBias ? 2 : 0; // the biases of the gate and up projections
   padding.intermediate.addedBytes =
       double((padding.intermediate.padded - shape.intermediateSize) * shape.numHiddenLayers *
              (3 * shape.hiddenSize + biases)) *

@@ -176,7 +176,7 @@ void PhaseRunner::addPasses(Phase phase, bool checks, FusionReport &fusions, Pas
     passes.addPass(createFormFusionsPass(
         {without, rates.bytesPerSecond, rates.launchSeconds}, fusions));
     target.addFusionPasses(passes);
-    // Outlining before inlining compares the kernels of a layer function only once.
+    // Outlining comes before inlining, so it compares the kernels of a layer function only once.
     passes.addPass(createOutlineKernelsPass());
     break;
   case Phase::Schedule:

@@ -88,7 +88,7 @@ private:
   std::mutex timesMutex; // guards `times`
   const Config &config;
   const CompileOptions &options;
-  cost::Rates rates = cost::kDefaultRates;    // those of the job's device, if it has a spec
+  cost::Rates rates = cost::kDefaultRates;    // the rates in the job's device spec, if it has one
   std::unique_ptr<cost::CostModel> costModel; // null without a device spec
   uint64_t gemmWorkspaceBytes = cost::DeviceSpec().gemmWorkspaceBytes;
   FusionReport linearFusions; // what the autodiff phase refused to merge
@@ -110,7 +110,7 @@ void addNotes(const FusionReport &fusions, nlohmann::json &report);
 // Returns the sum of the bytes of all arenas of a module after the buffers phase.
 uint64_t plannedBytes(mlir::ModuleOp module);
 
-// Returns the option of lm-apply-recompute for a recompute mode: "block"; "none" for Auto.
+// Returns the option of lm-apply-recompute for a recompute mode, such as "block"; "none" for Auto.
 llvm::StringRef recomputeModeName(RecomputeMode mode);
 
 } // namespace lmc

@@ -75,7 +75,7 @@ std::vector<std::string> describe(const plan::Plan &plan, const plan::Command &c
 double layOut(BlockGraph &graph, const std::vector<size_t> &members, double left) {
   std::map<size_t, size_t> rank; // node -> row
   size_t rows = 0;
-  for (size_t node : members) { // in the order of the commands: sources come first
+  for (size_t node : members) { // in command order, so the nodes that a node reads come first
     size_t row = 0;
     for (const GraphEdge &edge : graph.edges)
       if (edge.to == node && rank.count(edge.from))

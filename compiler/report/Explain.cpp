@@ -239,7 +239,7 @@ json costReport(const plan::Plan &plan, const cost::PlanCost &cost, const cost::
     for (unsigned c = 0; runs > 0 && c < entry.commands.size(); ++c) {
       const cost::Estimate &estimate = entry.commands[c];
       if (function.commands()->Get(c)->stream() != 0)
-        continue; // the time that the command adds to the step counts at its Wait
+        continue; // its Wait has the seconds that this command adds to the step
       Kind &kind = kinds[plan::commandName(*function.commands()->Get(c))];
       kind.commands += entry.runsPerStep;
       kind.seconds += runs * estimate.seconds;
@@ -303,7 +303,7 @@ public:
       if (computes(c) && c < of.command)
         isFirst = false;
       else if (computes(c) && text(function.commands()->Get(c)->source()) != text(command.source()))
-        isLast = false; // work follows that does not wait for the result
+        isLast = false; // this later work does not wait for the result
     return isFirst  ? "nothing to compute before it"
            : isLast ? "nothing left to compute"
                     : "what comes next needs it";

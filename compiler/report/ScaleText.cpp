@@ -7,7 +7,7 @@
 using namespace lmc;
 using nlohmann::json;
 
-// Returns the last columns of a table row, from the speed on.
+// Returns the columns of a table row from the speed to the last one.
 static std::string figuresOf(const json &row) {
   const std::string bytes = bytesOf(row["peak_bytes"]);
   if (!row["fits"])

@@ -44,7 +44,7 @@ private:
       for (unsigned c = 0; c < spent.commands.size(); ++c) {
         const double seconds = double(spent.runsPerStep) * spent.commands[c].seconds;
         if (function.commands()->Get(c)->stream() != 0)
-          continue; // its seconds count at the wait for this collective
+          continue; // an async collective: the command that waits for it has its seconds
         if (LayerMeasure *of = layer(function.commands()->Get(c)->layer()))
           of->seconds += seconds;
         else if (isMicroStep)

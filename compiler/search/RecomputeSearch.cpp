@@ -262,7 +262,7 @@ static std::vector<std::vector<int64_t>> probeChoices(const RecomputeOptions &op
   };
   while (unfinished()) {
     std::vector<int64_t> &choice = choices.emplace_back();
-    std::vector<size_t> seen(distinct.size(), 0); // per kind: layers of this choice so far
+    std::vector<size_t> seen(distinct.size(), 0); // per kind: number of layers in `choice` so far
     for (int64_t layer : options.layers) {
       const size_t kind = size_t(layer);
       const size_t run = std::min(seen[kind]++ / kRun, runs[kind] - 1);
@@ -281,7 +281,7 @@ namespace {
 // of bytes are minima over all layers in a position. So their sum over layers is a lower bound.
 struct OptionMeasure {
   std::optional<LayerOption> between, anywhere, last;
-  double longest = 0; // maximum of the seconds
+  double longest = 0; // maximum of LayerMeasure::seconds over all layers with the option
 
   void add(const LayerMeasure &layer, bool isBetween, bool isLast) {
     auto take = [&](std::optional<LayerOption> &known) {
@@ -564,7 +564,7 @@ FailureOr<RecomputeSearch::Probed> RecomputeSearch::probed(size_t layers) {
 }
 
 LogicalResult RecomputeSearch::probe() {
-  size_t wanted = 0, most = 0; // layers that a probe needs; maximum of options of a kind
+  size_t wanted = 0, most = 0; // layers that a probe needs; maximum number of options of one kind
   std::vector<std::vector<size_t>> distinct = distinctOptions(found);
   for (const std::vector<size_t> &list : distinct) {
     wanted += kRun * list.size();
@@ -745,7 +745,7 @@ FailureOr<double> RecomputeSearch::microStepsOf(ModuleOp planned) const {
 
 FailureOr<size_t> RecomputeSearch::fastestPlanned(size_t candidate, uint64_t budget) {
   if (config.distributed.ranks() == 1 || choices[candidate].options.empty())
-    return candidate;                            // no collectives, or no other choices
+    return candidate;                            // no collectives, or no options are chosen
   std::vector<std::pair<double, size_t>> others; // (sum over probes in seconds, candidate)
   auto byProbes = [&](const RecomputeCandidate &of) {
     return of.seconds + outerSeconds[size_t(of.options[0])];
@@ -835,8 +835,8 @@ LogicalResult RecomputeSearch::complete() {
   return success();
 }
 
-// Returns the number in the pair with the fewest seconds. Returns nullopt if another pair has
-// nearly the same seconds: at most 1 + kTie times as many.
+// Returns the number in the pair (seconds, number) with the fewest seconds. Returns nullopt if
+// another pair has nearly the same seconds: at most 1 + kTie times as many.
 static std::optional<size_t> fastestOf(ArrayRef<std::pair<double, size_t>> list) {
   constexpr double kTie = 1e-9;
   const auto *least = llvm::min_element(list);
@@ -868,7 +868,7 @@ FailureOr<RecomputeSearch::Fastest> RecomputeSearch::fastestOfAll(uint64_t budge
       if (probe.choice[layer - 1] == probe.choice[layer] &&
           probe.choice[layer + 1] == probe.choice[layer])
         between.try_emplace(size_t(probe.choice[layer]), measures.layers[layer]);
-  std::vector<std::pair<double, size_t>> options; // seconds, and the option
+  std::vector<std::pair<double, size_t>> options; // (seconds, option)
   for (const auto &[option, layer] : between)
     options.push_back({layer.seconds, option});
   if (options.size() != distinct.size())
