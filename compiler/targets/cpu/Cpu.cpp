@@ -45,7 +45,7 @@ public:
 
   FailureOr<std::unique_ptr<TargetCode>> generate(ModuleOp plan, const TargetConfig &job,
                                                   const std::string &cache) const override {
-    // Copies only the kernels: the plan's functions only say when kernels are launched.
+    // Copies only kernels: the plan's functions need no code, as they only say when kernels run.
     OwningOpRef<ModuleOp> kernels = ModuleOp::create(plan.getLoc());
     for (auto kernel : plan.getOps<kern::KernelOp>())
       kernels->push_back(kernel->clone());

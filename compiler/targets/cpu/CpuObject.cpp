@@ -191,7 +191,7 @@ void optimise(llvm::Module &module, llvm::TargetMachine &machine) {
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager callGraph;
   llvm::ModuleAnalysisManager modules;
-  // The compiler pass has already vectorised and unrolled the kernels.
+  // LLVM must not vectorise: the pass kern-lower-kernels has vectorised and unrolled the kernels.
   llvm::PipelineTuningOptions tuning;
   tuning.LoopVectorization = false;
   tuning.LoopInterleaving = false;
@@ -266,7 +266,7 @@ std::string keyOf(const llvm::Module &module) {
   llvm::SmallString<0> code;
   llvm::raw_svector_ostream stream(code);
   llvm::WriteBitcodeToFile(module, stream);
-  // The version must change when optimise() or emit() changes.
+  // Change the version "cpu kernel 1" when optimise() or emit() changes.
   return KernelCache::key({"cpu kernel 1", LLVM_VERSION_STRING, code});
 }
 

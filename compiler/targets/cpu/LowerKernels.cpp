@@ -139,7 +139,7 @@ private:
   }
   Value index(int64_t value) { return arith::ConstantIndexOp::create(b, value); }
   unsigned rank() const { return info.shape.domain.size(); }
-  // Returns true if the map depends on a dimension of the row other than the innermost one.
+  // Returns true if `map` depends on a dimension of the row other than the innermost one.
   bool variesInRow(AffineMap map) {
     for (unsigned d = info.outerDims(); d + 1 < rank(); ++d)
       if (map.isFunctionOfDim(d))
@@ -166,8 +166,8 @@ private:
   unsigned unrollOf(size_t reductions) const {
     if (info.hero == kern::Hero::ColumnReduction)
       return reductions <= 1 ? 8 : reductions == 2 ? 4 : 2;
-    // The number is 4 for any number of sums. Otherwise other ops of the kernel would change the
-    // order of a sum, and so its rounding.
+    // With reductions, the result is always 4. If it depended on their number, other ops of the
+    // kernel would change the order of a sum, and so its rounding.
     return reductions == 0 ? 2 : 4;
   }
 
@@ -890,7 +890,7 @@ private:
 
   SmallVector<Value> outerDims; // indices of the work item, or of the row in a column reduction
   SmallVector<Value> rowDims;   // indices of a row's dimensions except the innermost one
-  SmallVector<Value> laneBase;  // per copy of the loop body, innermost index of its first element
+  SmallVector<Value> laneBase;  // innermost index of the first element of each loop body copy
   unsigned lanes = 1, copy = 0; // lanes per vector; number of the copy that is being emitted
   // For each scope, the op before which its code is inserted; null: the current insertion point.
   Operation *kernelAnchor = nullptr, *outerAnchor = nullptr, *laneAnchor = nullptr;

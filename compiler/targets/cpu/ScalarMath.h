@@ -24,7 +24,7 @@ struct ScalarMath {
   mlir::Value fromBf16(mlir::Value x);
   mlir::Value toBf16(mlir::Value x);
 
-  // Returns x * y + z. If `fma` is true, it is rounded only once.
+  // Returns x * y + z. If `fma` is true, rounds only once, after the addition.
   mlir::Value mulAdd(mlir::Value x, mlir::Value y, mlir::Value z);
 
   // Returns the constant `value`, with the type of `like`.

@@ -27,7 +27,7 @@ public:
         Initializer{found->second, initializerBytes(*shape, type.getNumElements())});
   }
 
-  llvm::StringMap<size_t> initializers; // from initializerKey() to the kernel's index
+  llvm::StringMap<size_t> initializers; // initializerKey() of a shape -> index of its kernel
 };
 
 // Converts a compiled program to the code in a plan. Kernels with equal cubins share one module.
@@ -86,8 +86,8 @@ public:
     if (isOn(kFusionKinds[2]) && arch && arch->hasWarpgroups())
       passes.addPass(createFoldSwigluPass());
   }
-  // Fusion moves some column reductions into other kernels, so the others are split only after it.
-  // cuBLASLt adds a bias only in the type of the result, so biases are rounded to this type.
+  // After fusion, which moves some column reductions into other kernels, splits long ones of the
+  // rest in two stages. cuBLASLt adds a bias only in the result's type: biases are rounded to it.
   void addFusionPasses(OpPassManager &passes) const override {
     passes.addPass(createSplitColumnReductionsPass());
     passes.addPass(createRoundBiasesPass());

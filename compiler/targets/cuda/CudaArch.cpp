@@ -50,8 +50,8 @@ const CudaArch *findCudaArch(llvm::StringRef name) {
   return nullptr;
 }
 
-// Each of an SM's four parts has a quarter of the registers. A warp takes units of 256 registers. A
-// block takes units of 128 bytes of shared memory, and 1 KiB for the system (cuda_occupancy.h).
+// Each of an SM's four parts has a quarter of the registers. A warp has a multiple of 256. A thread
+// block's shared memory, with 1 KiB for the system, is a multiple of 128 bytes (cuda_occupancy.h).
 unsigned residentBlocks(const CudaArch &arch, unsigned threads, unsigned registers,
                         unsigned sharedBytes) {
   constexpr unsigned kRegistersPerPart = 65536 / 4, kParts = 4, kWarp = 32, kReserved = 1024;

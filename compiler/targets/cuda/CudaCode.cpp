@@ -20,7 +20,7 @@ struct Unit {
 } // namespace
 
 std::string cubinKey(const CudaKernel &kernel, llvm::StringRef arch, llvm::StringRef nvrtc) {
-  // The version must change when writeCubin() changes, or if the code depends on more than `parts`.
+  // Change the version in `parts` if writeCubin() changes, or if code depends on more than `parts`.
   llvm::SmallVector<llvm::StringRef> parts = {"cubin 1", nvrtc, arch, kernel.name, kernel.source};
   for (const char *option : Nvrtc::options(kernel))
     parts.push_back(option);

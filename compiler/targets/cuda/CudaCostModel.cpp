@@ -80,7 +80,7 @@ cost::Estimate CudaCostModel::gemm(const cost::GemmWork &work) const {
 // Returns the measured FLOP/s of lmc's kernel divided by the library product's; 0: not measured.
 static double measuredShare(const cost::SwigluWork &work, const cost::DeviceSpec &spec) {
   const int64_t columns = work.backward ? work.product.n : work.product.n / 2;
-  int64_t rows = 0; // rows of the nearest measurement up to product.m, which gave `share`
+  int64_t rows = 0; // rows of the measurement that gave `share`: the largest number <= product.m
   double share = 0;
   for (const cost::SwigluRate &rate : spec.swiglu) {
     const double measured = work.backward ? rate.backward : rate.forward;

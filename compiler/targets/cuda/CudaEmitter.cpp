@@ -12,7 +12,7 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-// A longer expression is stored in a variable. The unit is characters.
+// An expression of more characters than this is stored in a variable.
 constexpr size_t kLongExpression = 60;
 
 } // namespace
@@ -88,7 +88,7 @@ bool CudaEmitter::widthFits(unsigned argument, AffineMap point, unsigned width) 
     return true;
   for (unsigned i = 0; i + 1 < point.getNumResults(); ++i) {
     auto constant = dyn_cast<AffineConstantExpr>(point.getResult(i));
-    bool dynamic = argument < inputs; // an input's constant may stand for an index read from memory
+    bool dynamic = argument < inputs; // an input's index 0 may stand for one read from memory
     if ((!constant || constant.getValue() != 0 || dynamic) &&
         info.strideOf(argument, type, i) % width)
       return false;
@@ -181,7 +181,7 @@ std::string &CudaEmitter::nameOfExpr(const CudaValue &made, const std::string &t
   return names[&cacheOf(made)][type + " " + made.expr.text];
 }
 
-// Returns `made` if it is simple, else a variable with its value, printed if new in its scope.
+// Returns `made` if it is simple, else a variable of its value. Prints it if its scope has none.
 CudaValue CudaEmitter::name(Value value, AffineMap point, CudaValue made) {
   if (isSimple(made.expr) || isa<RankedTensorType>(value.getType()))
     return made;
@@ -302,7 +302,7 @@ std::optional<CudaExpr> CudaEmitter::contract(Operation *op, AffineMap point,
 CudaValue CudaEmitter::apply(Operation *op, AffineMap point) {
   CudaValue made;
   SmallVector<Value> operands(op->getOperands());
-  // For an fma, evaluates the factors, because eval() of their product may print a variable.
+  // For an fma, evaluates the factors, not the product: eval() of a product may print a variable.
   for (size_t i = 0; i < operands.size(); ++i) {
     auto product = operands[i].getDefiningOp<arith::MulFOp>();
     if (isa<arith::AddFOp, arith::SubFOp>(op) && product && operands[i].hasOneUse()) {
@@ -339,7 +339,7 @@ CudaValue CudaEmitter::extract(tensor::ExtractOp op, AffineMap point) {
     late |= value.late;
     std::string extent = std::to_string(op.getTensor().getType().getDimSize(dim));
     dynamic.back() = "clampIndex(" + value.expr.text + ", " + extent + ")";
-    // If outerPerChunk is true, vectors have different indices: each address contains its own.
+    // If outerPerChunk is true, each vector has its own index, so the index stays in the address.
     if (value.outer && !outerPerChunk) {
       std::string index = std::exchange(dynamic.back(), fresh("row"));
       (late ? *lateText : *outerText).line("const u32 " + dynamic.back() + " = " + index + ";");

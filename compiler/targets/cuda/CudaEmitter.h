@@ -82,7 +82,7 @@ protected:
   CudaValue extract(mlir::tensor::ExtractOp op, mlir::AffineMap point);
   CudaValue load(mlir::BlockArgument input, mlir::AffineMap point,
                  llvm::ArrayRef<std::string> dynamic, bool late);
-  // Returns the C++ load of a row's vector. `key` is null if an index of it was read from memory.
+  // Returns C++ code that loads a row's vector. `key` is null if an index was read from memory.
   virtual std::string vectorOfRow(Key key, unsigned input, const std::string &name,
                                   const std::string &from) {
     return "load<" + std::to_string(width) + ">(" + from + ")";
@@ -94,7 +94,7 @@ protected:
                                    const CudaValue &made);
   CudaExpr combine(const Reduction &reduction, const std::string &sum, mlir::AffineMap point);
   std::string identityOf(const Reduction &reduction);
-  // Returns `sum`, combined with the reduction's start value unless this is neutral (0 for a sum).
+  // Returns `sum`, combined with the reduction's start value unless that is neutral (0 for a sum).
   std::string withInit(const Reduction &reduction, const std::string &sum);
 
   // Clear the caches of values inside a loop. Called before the loop's body is printed.
@@ -103,7 +103,7 @@ protected:
 
   std::string indexText(mlir::AffineExpr expr);
   std::string indexOfDim(unsigned dim);
-  // Returns the address of the vector at `point`. `argument` is an index into inputs, then results.
+  // Returns the address of the vector at `point`. `argument` indexes the inputs, then the results.
   std::string address(unsigned argument, mlir::RankedTensorType type, mlir::AffineMap point,
                       llvm::ArrayRef<std::string> dynamic = {});
   mlir::RankedTensorType typeOf(unsigned argument);
@@ -121,7 +121,7 @@ protected:
   // Prints `body` in a loop over vectors. Prints no loop if there is only one vector.
   void loopOverChunks(CudaText &to, const CudaChunks &chunks, const CudaText &body);
   void printLoads(CudaText &to, const CudaChunks &chunks);
-  // If there is one vector, moves its index variables out of `chunks`: all loop bodies share them.
+  // If there is one vector, moves its index variables to the result: all loop bodies share them.
   CudaIndex shareIndex(CudaChunks &chunks);
   void loopOverElements(CudaText &to, const CudaText &body);
   // Prints the code that computes results element by element and stores whole vectors.
@@ -152,7 +152,7 @@ protected:
   bool outerPerChunk = false;
   // True after a load of vectors whose index depends on the result of a reduction.
   bool lateLoad = false;
-  // Bytes per vector that the loads so far read. Loads that are the same in all rows do not count.
+  // Bytes per vector of all loads printed so far. Loads that are the same in all rows do not count.
   int64_t rowBytesLoaded = 0;
   GlobalBytes again; // traffic of CudaKernel::again
 

@@ -97,7 +97,7 @@ public:
   })
             LMC_COMMANDS_OF_TEMPLATES(LMC_CASE)
 #undef LMC_CASE
-        // Adds no kernel for these commands. The printed kernel of a LaunchOp was added before.
+        // These commands need no template. The printed kernel of a LaunchOp has been added already.
         .Case<plan_ir::LaunchOp, plan_ir::GemmOp, plan_ir::CopyOp, plan_ir::AllGatherOp,
               plan_ir::ReduceScatterOp, plan_ir::AllReduceOp, plan_ir::WaitOp>(
             [](auto) { return success(); })
@@ -173,7 +173,7 @@ private:
                                   {op.getDk(), op.getDv()})});
   }
 
-  // Adds the kernel that runs after a library's product; with wgmma, also a kernel that does both.
+  // Adds a SwiGLU kernel that runs after a library's product; with wgmma, also one that does both.
   LogicalResult addSwiglu(CommandOpInterface command, const SwigluGemmShape &shape,
                           decltype(linearSwigluKernels) *kernelsOf,
                           ArrayRef<CudaProgram::Launch> launches) {
@@ -194,7 +194,7 @@ private:
   using Kernels = llvm::Expected<std::vector<CudaKernel>>;
 
   // Adds the kernels that make(name) returns, and the launches of `command`. Launch::kernel is an
-  // index of these kernels. If a kernel with another source already has the name, the kernels get
+  // index into these kernels. If a kernel with another source already has the name, the kernels get
   // the name NAME_2, NAME_3, ...
   LogicalResult addTemplates(Operation *command, StringRef sourceOp, StringRef name,
                              llvm::function_ref<Kernels(const std::string &name)> make,

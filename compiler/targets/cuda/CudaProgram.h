@@ -25,7 +25,7 @@ struct CudaProgram {
 
   std::vector<Kernel> kernels; // the module's kernels in order, then templates, each once
   llvm::DenseMap<mlir::Operation *, std::vector<Launch>> launches; // a command's launches, in order
-  llvm::StringMap<size_t> initializers; // from initializerKey() to the kernel's index
+  llvm::StringMap<size_t> initializers; // initializerKey() of a shape -> index of its kernel
 };
 
 // Returns the kernels that a plan needs, not yet compiled. `module` has the plan and its

@@ -12,10 +12,10 @@ namespace {
 
 constexpr int64_t kElementThreads = 256;
 // The number of bytes that a thread should load at a time. To hide its memory latency, an H100
-// needs 18 KB in flight per SM (3.35 TB/s * 0.7 us / 132 SMs). Here, 2048 threads have 256 KB.
+// needs 18 KB in flight per SM (3.35 TB/s * 0.7 us / 132 SMs). Its 2048 threads load 256 KB.
 constexpr int64_t kElementBytesInFlight = 128;
 constexpr int64_t kMaxChunks = 8;
-// With fewer blocks in a grid, the SMs of the largest GPUs (CudaArch.cpp) get unequal work.
+// If a grid has fewer blocks, the SMs of the largest GPUs (CudaArch.cpp) get unequal work.
 constexpr int64_t kFewBlocks = 600;
 
 class ElementPrinter : CudaEmitter {

@@ -36,11 +36,11 @@ constexpr int64_t kWarpsPerBlock = 4; // warps of a block if each warp computes 
 // runs 264 of them at a time. Tensors that all rows share are then loaded once per block.
 constexpr int64_t kEnoughBlocks = 2048;
 constexpr int64_t kRowBytesInFlight = 64; // bytes that a thread should load at a time
-// The maximum number of vectors that a thread loads at a time. Above 512 threads, half as many.
+// The maximum number of vectors that a thread loads at a time; half if a row has over 512 threads.
 constexpr int64_t kMaxStreamed = 16;
 
-// Returns the number of vectors of a row per thread: at most 16 elements. Enough registers are then
-// left for several inputs, a weight and sums in f32, and a row has enough warps.
+// Returns the number of a row's vectors per thread. They have at most 16 elements in all, so that
+// registers are left for several inputs, a weight and sums in f32, and a row has enough warps.
 int64_t chunksFor(int64_t width) { return width > 4 ? 2 : 4; }
 
 // Returns the number of 32-bit registers in which a thread may keep a row. Enough are left for
@@ -179,7 +179,7 @@ private:
   struct Held {
     Key key; // the key of vectorOfRow
     unsigned input;
-    std::string name; // name of the C++ pointer to its place in shared memory: "held0"
+    std::string name; // name of the C++ pointer to the kept elements in shared memory: "held0"
   };
 
   void findMapping() {
@@ -483,9 +483,9 @@ private:
     rowBody.block(head, loop);
   }
 
-  // Prints two loops over the loaded vectors. The first one runs `chunk` and computes the maximum.
-  // If the maximum has grown, the sum of exponentials is rescaled. The second loop adds to this
-  // sum.
+  // Prints two loops over the loaded vectors. The first one contains `chunk`, which computes the
+  // maximum. Unless the maximum is still -inf, the sum of exponentials is then rescaled to it, and
+  // the second loop adds to this sum.
   void printOnlinePass(CudaText &loop, CudaText &chunk, const CudaChunks &group,
                        const Online &online) {
     std::string max = nameOf(*online.maximum), sum = nameOf(*online.sum);
@@ -655,7 +655,7 @@ private:
   bool guardStores = false;  // true if a barrier must precede the stores of a row
   int64_t columns = 1, rows = 1, vectors = 1;
   int64_t items = 1; // number of work items; each is one row or a block of rows
-  // The number of threads of a row, of threads of a block, and of rows that a block has at once.
+  // Threads per row, threads per thread block, and rows that a block computes at the same time.
   int64_t rowThreads = kWarp, blockThreads = kWarp, rowsAtOnce = 1;
   int64_t rowsInTurn = 1; // rows that a block computes one after the other
   int64_t chunksOfRow = 1, chunksAtOnce = 1;

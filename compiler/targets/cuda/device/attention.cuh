@@ -13,8 +13,8 @@
 // Query i of a sequence sees key j if j <= i, if i - j < window (when window > 0), and if j >=
 // starts[i] (when documents is true).
 //
-// A tile of the tensor core kernels has `D` columns, at least headDim. The columns from headDim on
-// are zeros in shared memory, and do not exist in global memory. headDim is then a multiple of 8.
+// The tensor core kernels need a headDim that is a multiple of 8. Their tiles have `D` >= headDim
+// columns. Columns from headDim on are zeros in shared memory, and do not exist in global memory.
 #pragma once
 
 #include "lmc/vector_io.cuh"
@@ -40,9 +40,9 @@ struct Work {
   int tile, batch, head;
 };
 
-// Returns the work of thread block `block`. The hardware starts blocks in the order of their index.
-// First come all tiles of `Together` pairs of (sequence, head), so that their keys and values stay
-// in the L2 cache. Of these, the longest come first: the last tiles if LastFirst, else the first.
+// Returns the work of thread block `block`. The hardware starts blocks in index order. First come
+// all tiles of `Together` pairs of (sequence, head), so that these pairs' keys and values stay in
+// the L2 cache. Among these tiles, the longest come first: the last if LastFirst, else the first.
 template <int Batch, int Heads, int Tiles, int Together, bool LastFirst>
 __device__ inline Work workOf(int block) {
   constexpr int pairs = Batch * Heads;
@@ -55,7 +55,7 @@ __device__ inline Work workOf(int block) {
   return {LastFirst ? Tiles - 1 - order : order, pair / Heads, pair % Heads};
 }
 
-// Returns the first key that query `i` sees. `starts` has the entries of its sequence.
+// Returns the first key that query `i` sees. `starts` has the entries of the query's sequence.
 template <typename Shape> __device__ inline int firstKeyOf(const i32 *starts, int i) {
   int first = 0;
   if constexpr (Shape::window > 0)

@@ -539,7 +539,7 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
 
   u8 *keyRows = sharedMemory() + (keyBand - keys), *valueRows = keyRows + Plan::keyBytes;
   if constexpr (Plan::inPairs)
-    __syncthreads(); // after this, both warps of a pair have read the rows
+    __syncthreads(); // after this barrier, both warps of a pair have read the rows
   if (!Plan::inPairs || warp >= bands) {
     multiply(sum, Shape::scale);
     if constexpr (Shape::rope)

@@ -10,14 +10,14 @@
 namespace lmc {
 
 // A `Tile` describes the variant by constants: int queries, keys, warps (4 per 64 rows of a
-// result), together (pairs of (sequence, head) at a time). bool queryRegisters: a warp keeps its
-// rows of q and dout in registers. bool keyRegisters: a warp keeps its rows of k and v there.
+// result), together (pairs of (sequence, head) at a time). If bool queryRegisters is true, a warp
+// keeps its rows of q and dout in registers. If bool keyRegisters is true, its rows of k and v.
 template <typename Shape, typename Tile, int D = Shape::headDim> struct AttentionGradQueriesGroups {
   static constexpr int tiles = (Shape::seq + Tile::queries - 1) / Tile::queries;
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;
   static constexpr int queryBytes = attention::GroupTile<Tile::queries, D>::bytes;
   static constexpr int keyBytes = attention::GroupTile<Tile::keys, D>::bytes;
-  // Pairs of tiles (keys, values): scores read one, the previous sums another, copies write one.
+  // Pairs of tiles (keys, values): one for scores, one for the previous step's sums, one to fill.
   static constexpr int stages = 3;
   // Shared memory holds tiles and, for each query, delta.
   static constexpr int sharedBytes = attention::kGroupTilesPadding + 2 * queryBytes +
@@ -106,7 +106,7 @@ __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, 
 
   const int lane = int(threadIdx.x) % 32, warp = uniform(int(threadIdx.x) / 32);
   const int warpFirst = first + warp * 16, groupFirst = first + warp / 4 * 64;
-  // The first keys that two rows see: the first row of the group, and the last row of the warp.
+  // The first key that the warpgroup's first row sees, and the first that the warp's last row sees.
   int groupLow = 0, warpLowLast = 0;
   if constexpr (hasFirstKey<Shape>()) {
     groupLow = uniform(firstKeyOf<Shape>(starts, lesser(groupFirst, seq - 1)));

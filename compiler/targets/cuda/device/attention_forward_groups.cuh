@@ -80,7 +80,7 @@ __device__ inline void attentionForwardGroups(const bf16 *q, const bf16 *k, cons
 
   const int warp = uniform(int(threadIdx.x) / 32);
   const int warpFirst = first + warp * 16, groupFirst = first + warp / 4 * 64;
-  // The first keys that two rows see: the first row of the group, and the last row of the warp.
+  // The first key that the warpgroup's first row sees, and the first that the warp's last row sees.
   int groupLow = 0, warpLowLast = 0;
   if constexpr (hasFirstKey<Shape>()) {
     groupLow = uniform(firstKeyOf<Shape>(starts, lesser(groupFirst, seq - 1)));

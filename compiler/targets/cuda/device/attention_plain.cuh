@@ -79,8 +79,8 @@ __device__ inline void addRows(float (&x)[(D + 31) / 32], float weight, const fl
   }
 }
 
-// Stores the row factor * x. With `Rotate`, first rotates the row back (RoPE). `passing` is shared
-// memory of the warp for D words.
+// Stores factor * x to row `row` of `to`. With `Rotate`, first rotates the row back (RoPE).
+// `passing` is shared memory of the warp for D words.
 template <typename Shape, bool Rotate, typename T>
 __device__ inline void writeRow(T *to, int pitch, int row,
                                 const float (&x)[(Shape::headDim + 31) / 32], float factor,

@@ -261,7 +261,7 @@ template <int N, int Stages> struct Groups {
       copyAsync16(to + tileOffset(row0 + i * down, chunk), source + i64(i) * down * Pitch,
                   inside && row + row0 + i * down < rowEnd);
   }
-  // Copies 64 rows of `Width` elements to Turned tiles. A row has one term of `Width` sums.
+  // Copies 64 rows of `Width` elements to Turned tiles. A row has one term of each of `Width` sums.
   template <int Width, int Pitch>
   static __device__ inline void copyTurned(u32 to, const bf16 *from, int row, int rowEnd,
                                            int column, int columnEnd) {

@@ -33,7 +33,7 @@ template <typename Shape> struct ExpertRows {
     Sort::template count<0>(experts, counts, leastOf(rank));
   }
 
-  // Returns the first expert that is sorted.
+  // Returns the first expert of the group that is sorted.
   template <typename Real> __device__ static i32 leastOf(const Real *rank) {
     if constexpr (Shape::groups > 1)
       return i32(loadOne(rank)) % Shape::groups * Shape::experts;
@@ -59,7 +59,7 @@ template <typename Shape> struct ExpertRows {
     __syncthreads();
     Sort::findPlaces(counts, reinterpret_cast<u32 *>(sharedMemory() + Sort::kSharedBytes));
     // findPlaces() has set the first warp's counters of the first tile to the experts' first rows.
-    // Choices of experts that are not sorted have the key Shape::experts, so they come last.
+    // Choices of experts outside of the sorted group have the key Shape::experts, which sorts last.
     if (blockIdx.x == 0)
       for (int expert = int(threadIdx.x); expert <= Shape::experts; expert += kScatterThreads) {
         const i32 row =

@@ -34,7 +34,7 @@ template <typename T, typename Fill>
 __device__ inline void fillWords(const InitializerRecord &record, T *out, Fill fill) {
   constexpr int width = 16 / int(sizeof(T));
   i64 elements = i64(record.elements);
-  i64 offset = i64(reinterpret_cast<u64>(out) % 16 / sizeof(T)); // index of out[0] in its 16 bytes
+  i64 offset = i64(reinterpret_cast<u64>(out) % 16 / sizeof(T)); // index of out[0] in its word
   i64 words = (offset + elements + width - 1) / width, threads = i64(gridDim.x) * blockDim.x;
   for (i64 word = i64(blockIdx.x) * blockDim.x + threadIdx.x; word < words; word += threads) {
     i64 begin = word * width - offset;
@@ -92,7 +92,7 @@ __device__ inline void initializeRope(const InitializerRecord *how,
     for (int i = 0; i < int(sizeof(values.at) / sizeof(T)); ++i) {
       i64 element = i64(record.first) + begin + i;
       if (element < 0)
-        continue; // it would precede the variable's first element, so it is not stored
+        continue; // it is before the variable's first element, so fillWords does not store it
       double angle = multiplyExactly(double(element / Columns), frequencies[element % Columns]);
       values.at[i] = rounded<T>(multiplyExactly(Sine ? sin(angle) : cos(angle), record.value));
     }
@@ -108,7 +108,7 @@ template <typename S, typename T>
 __device__ inline void initializeCopy(const InitializerRecord *how, const S *source, T *out) {
   InitializerRecord record = loadRecord(how);
   constexpr int width = 16 / int(sizeof(T));
-  // True if the source elements for each word of `out` are aligned, as a wide load needs.
+  // `wide`: the source elements for each word of `out` are aligned, so wide loads may read them.
   constexpr int bytes = width * int(sizeof(S));
   u64 offset = reinterpret_cast<u64>(out) % 16 / sizeof(T);
   bool wide = (reinterpret_cast<u64>(source) - offset * sizeof(S)) % (bytes < 16 ? bytes : 16) == 0;

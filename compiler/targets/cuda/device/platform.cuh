@@ -256,7 +256,7 @@ struct GroupProducts {
     wait<Pending>();
 #pragma unroll
     for (int i = 0; i < Size; ++i)
-      asm volatile("" : "+f"(d[i])::"memory"); // the compiler moves no read of d before this
+      asm volatile("" : "+f"(d[i])::"memory"); // the compiler moves no read of d before this line
   }
   // Returns the descriptor of a tile. It has two distances in bytes: 1024 from 8 rows to the next
   // 8, and kTurnedTileBytes from 64 elements of a row to the next 64 (used only for Turned).

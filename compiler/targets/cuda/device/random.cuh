@@ -35,7 +35,7 @@ __device__ inline void philox4x32(u32 (&c)[4], u32 k0, u32 k1) {
 // = (m - 1) / (m + 1), ln u = e ln 2 + 2 atanh(s). The series of atanh ends after s^19.
 __device__ inline double normalRadius(u32 x) {
   u64 bits = u64(__double_as_longlong(multiplyExactly(addExactly(double(x), 0.5), 0x1p-32)));
-  // The sum makes the exponent field e + 1023 for m in [sqrt(1/2), sqrt(2)) instead of [1, 2).
+  // The sum's exponent field is e + 1023 for m in [sqrt(1/2), sqrt(2)). For `bits`, m is in [1, 2).
   u64 shifted = bits + (0x3FF0000000000000ull - 0x3FE6A09E667F3BCDull);
   double m = __longlong_as_double(i64((shifted & 0x000FFFFFFFFFFFFFull) + 0x3FE6A09E667F3BCDull));
   double e = double(int(shifted >> 52) - 1023);

@@ -24,7 +24,7 @@ struct Minimum {
   __device__ static i32 combine(i32 a, i32 b) { return a < b ? a : b; }
   __device__ static i64 combine(i64 a, i64 b) { return a < b ? a : b; }
 };
-struct MaximumNumber { // if one operand is NaN, the other one
+struct MaximumNumber { // returns the other operand if one is NaN
   __device__ static float combine(float a, float b) { return fmaxf(a, b); }
   __device__ static double combine(double a, double b) { return fmax(a, b); }
 };

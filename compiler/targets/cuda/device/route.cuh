@@ -10,7 +10,7 @@
 //   bool mass;        only for the gradient: there is an argument `dmass`
 //
 // Among experts with equal probabilities, the one with the lower number comes first. A NaN comes
-// before all numbers. Sums over tokens do not depend on the order of blocks.
+// before all other values. Sums over tokens do not depend on the order of blocks.
 #pragma once
 
 #include "lmc/expert_rows.cuh"

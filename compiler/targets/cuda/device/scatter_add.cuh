@@ -45,7 +45,7 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
   }
   static constexpr int kSharedBytes = kScatterWarps * kDigits * 4;
 
-  // Returns how many earlier positions of the warp have `digit`. Counts this position if `valid`.
+  // Returns how many earlier keys of the warp have `digit`. Counts this thread's key if `valid`.
   __device__ static u32 rank(u32 digit, bool valid) {
     u32 *counter = counters() + digit;
     u32 lanes = lanesWithDigit<DigitBits>(digit, valid), lane = threadIdx.x % 32;
@@ -64,7 +64,7 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
     __syncthreads();
   }
 
-  // Returns the key at position `at`: if Shift is 0 (first pass), that of the id keys[at] - least.
+  // Returns the key at position `at`: in the first pass (Shift 0), that of the id keys[at] - least.
   template <int Shift> __device__ static u32 loadKey(const void *keys, int at, i32 least = 0) {
     if constexpr (Shift == 0)
       return keyOfId(loadOne(static_cast<const i32 *>(keys) + at) - least);
@@ -113,7 +113,7 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
     return before;
   }
 
-  // Replaces a warp's counter of each digit by the sorted position of its first key with the digit.
+  // Replaces each warp's counter of a digit by the sorted position of its first key with the digit.
   __device__ static void findPlaces(const u32 *counts, u32 *sums) {
     Vec<u32, 4> total = {}, before = {};
     bool active = threadIdx.x < kDigits / 4;

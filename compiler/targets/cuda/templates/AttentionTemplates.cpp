@@ -49,8 +49,8 @@ static AttentionShape resolved(AttentionShape shape) {
   return shape;
 }
 
-// Returns the number of (sequence, head) pairs that the grid processes together. Their shared rows
-// should fit half of the L2 cache. Pairs with the same key head always stay together.
+// Returns the number of (sequence, head) pairs that the grid processes together. Rows that their
+// blocks share should fit half of the L2 cache. Pairs with the same key head always stay together.
 static int64_t pairsTogether(AttentionPart part, const AttentionShape &shape,
                              const CudaArch &arch) {
   int64_t cache = arch.chip.cacheBytes / 2, group = shape.heads / shape.kvHeads;
@@ -212,7 +212,7 @@ CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
   CudaKernel kernel;
   kernel.name = name;
   kernel.hero = textOf(part).hero;
-  kernel.contract = true; // safe: the kernel has no other ops, on which its rounding could depend
+  kernel.contract = true; // fma is safe: the kernel has no other ops that could change rounding
   kernel.threads = uint32_t(32 * (tile ? tile->warps : kPlainWarps));
   bool byKeys = part == AttentionPart::GradKeys;
   int64_t rows = !tile ? kPlainWarps : byKeys ? tile->keys : tile->queries;

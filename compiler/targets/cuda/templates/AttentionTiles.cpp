@@ -261,7 +261,7 @@ bool AttentionTile::isFor(const AttentionShape &shape, const CudaArch &arch) con
 bool hasTiles(const AttentionShape &shape) {
   if (shape.type != DataType::BF16 || tileHeadDim(shape.headDim) == 0)
     return false;
-  // A pitch of 0 means headDim times a number of heads.
+  // A pitch of 0 means rows without gaps: heads (or kvHeads) * headDim elements, a multiple of 8.
   const int64_t pitches[] = {shape.qPitch,    shape.kPitch,  shape.vPitch,  shape.outPitch,
                              shape.doutPitch, shape.dqPitch, shape.dkPitch, shape.dvPitch};
   return llvm::all_of(pitches, [](int64_t pitch) { return pitch % 8 == 0; });

@@ -13,7 +13,7 @@ struct ExpertGemmShape {
   int64_t rows = 0, experts = 0, inner = 0, columns = 0;
   DataType type = DataType::BF16;
   bool transposed = false; // never true for the gradient
-  bool accumulate = false; // only for the gradient: true if it is added to d
+  bool accumulate = false; // only for the gradient: true if the gradient is added to d
   bool warpgroups = false; // true: wgmma (only on sm_90a) computes the products of isTiled() shapes
   // The number of persistent thread blocks (only with warpgroups); 0: one block per tile.
   int64_t blocks = 0;

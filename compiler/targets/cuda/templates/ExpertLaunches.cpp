@@ -125,7 +125,7 @@ std::vector<TemplateLaunch> templatesOf(plan_ir::ExpertLinearOp op, const CudaAr
   std::vector<TemplateLaunch> ways = alone(expertGemmKernel(shape), op);
   if (shape.warpgroups && shape.isTiled()) {
     shape.blocks = arch.chip.sms;
-    ways.push_back(onOperands(expertGemmKernel(shape), op)); // an alternative: persistent blocks
+    ways.push_back(onOperands(expertGemmKernel(shape), op)); // alternative with persistent blocks
   }
   return ways;
 }

@@ -15,7 +15,7 @@ namespace lmc::codegen {
 
 // The constants in an initializer kernel's source. Seeds, sizes and other values are arguments.
 struct InitializerShape {
-  lm::InitKind kind = lm::InitKind::Constant; // not None or Zeros (no kernel); for Ones, Constant
+  lm::InitKind kind = lm::InitKind::Constant; // None, Zeros: no kernel; Ones is a Constant of 1
   DataType destination = DataType::F32;       // element type of the variable
   DataType source = DataType::F32; // for CopyOf: element type of the variable that is copied
   std::vector<double> frequencies; // for RopeCos, RopeSin: radians per position, for each column
