@@ -25,8 +25,8 @@ public:
   virtual int position() const = 0;
   virtual int size() const = 0;
 
-  // Sets d to the x of all ranks, in the order of their positions. Each x has `bytes` bytes. This
-  // rank's x may be its part of d.
+  // Sets d to the x of all ranks, in the order of their positions. Each x has `bytes` bytes. x may
+  // be this rank's part of d.
   virtual Result<void> allGather(const void *x, void *d, uint64_t bytes) = 0;
 
   // Sums x, which has size() * elements elements, over all ranks. Sets d to this rank's part of the

@@ -230,7 +230,7 @@ private:
         return {};
     } catch (const std::bad_alloc &) {
       return Error{"out of memory", ExitCode::Failure};
-    } catch (const std::exception &) { // its text is not used: it names addresses, not ranks
+    } catch (const std::exception &) { // what() is not used: it names addresses, not ranks
     }
     return rendezvous.lossOf(ranks[static_cast<size_t>(other)]);
   }
@@ -335,7 +335,7 @@ public:
   Communicator &all() override { return *everyone; }
   Communicator &background() override { return *behind; }
   Result<void> divide(int shardRanks, int ranksPerNode, int expertRanks) override {
-    ++divisions; // the names of groups contain this number, so that no two divisions share names
+    ++divisions; // groups' names contain this number, so no two calls use the same names
     return connected([&] {
       for (Axis axis : plan::EnumValuesAxis())
         if (axis != Axis::ExpertShard || expertRanks > 1)
@@ -406,7 +406,7 @@ private:
   }
 
   std::unique_ptr<Communicator> makeAxis(const std::string &axis, AxisGroups groups) {
-    // No other group of this kind contains the first rank, so its number makes the name unique.
+    // A rank is in one group of each kind, so the first rank's number makes a group's name unique.
     auto make = [&](const char *kind, std::vector<int> members) {
       const std::string name = fmt::format("{} {} {} {}", divisions, axis, kind, members.front());
       return makeGroup(name, std::move(members));
@@ -425,7 +425,7 @@ private:
       Store store(*rendezvous);
       gloo::rendezvous::PrefixStore named(name, store);
       context = std::make_shared<gloo::rendezvous::Context>(here, static_cast<int>(members.size()));
-      context->setTimeout(limit / 5); // Gloo lets a connection take 5 times this time
+      context->setTimeout(limit / 5); // Gloo waits for a connection 5 times this timeout
       context->connectFullMesh(named, device);
     }
     return std::make_unique<GlooCommunicator>(std::move(members), here, std::move(context), waits,
@@ -439,7 +439,7 @@ private:
   std::shared_ptr<gloo::transport::Device> device;
   std::unique_ptr<GlooCommunicator> everyone, behind;
   std::array<std::unique_ptr<Communicator>, 4> axes; // indexed by plan::Axis
-  std::unique_ptr<Rendezvous> rendezvous;            // destroyed first: its threads use `waits`
+  std::unique_ptr<Rendezvous> rendezvous;            // destroyed first, as its threads use `waits`
 };
 
 } // namespace
@@ -501,7 +501,7 @@ extern "C" int epoll_wait(int epoll, epoll_event *events, int most, int timeout)
   using Clock = std::chrono::steady_clock;
   // A caller that calls again in less than kNothing has read and written nothing.
   constexpr std::chrono::microseconds kNothing{2}, kSleep{20};
-  constexpr int kPatience = 16; // number of such calls in a row without a sleep
+  constexpr int kPatience = 16; // the number of such calls in a row before a sleep
   thread_local Clock::time_point returned;
   thread_local int nothing = 0;
 

@@ -17,8 +17,8 @@ std::string Hang::text() const {
 // A save's limit is this factor times StallLimits::seconds: writing a tensor may take a minute.
 static constexpr double kLongWrite = 6;
 
-// Returns the seconds without progress after which a warning is given. The run continues, so
-// work between steps has a short limit too. The limit for logs is long unless a file is being
+// Returns the seconds without progress after which a warning is given. A warning ends no run,
+// so work between steps has a short limit too. The limit for logs is long unless a file is being
 // written, because a user may stop the console with Ctrl-S for a long time.
 double HangJudge::warningLimit(const Progress::State &state) const {
   switch (state.activity) {

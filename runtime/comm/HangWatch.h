@@ -17,7 +17,7 @@ struct Hang {
     Ends    // no progress for the limit of Stall.h; the process must end
   };
   Kind kind = Kind::Hangs;
-  double seconds = 0; // seconds without progress; for GoesOn, those of the last report
+  double seconds = 0; // seconds without progress; for Kind::GoesOn, as in the last report
   Progress::State state;
 
   // Returns "no progress for 31 s (reading data, step 17: reading /data/a.bin for 31 s)".

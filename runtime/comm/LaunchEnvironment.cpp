@@ -74,7 +74,7 @@ private:
     return get(name) ? name : get(other) ? other : nullptr;
   }
 
-  // A batch script has SLURM_PROCID even without srun. Only srun sets the variables of a step.
+  // A batch script has SLURM_PROCID even without srun. Only srun sets the variables of a job step.
   const Launcher *findLauncher() const {
     if (get(kOpenMpi.rank))
       return &kOpenMpi;

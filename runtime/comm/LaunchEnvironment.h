@@ -7,8 +7,8 @@
 //
 // If none of these variables is set, the process is the only rank.
 //
-// Rank 0's host is MASTER_ADDR. Without this variable, it is the first host of the step's node list
-// under Slurm, or this host under Open MPI if all ranks are on it.
+// Rank 0's host is MASTER_ADDR. Without this variable, it is the first host of the Slurm job step's
+// node list, or this host under Open MPI if all ranks are on it.
 //
 // Rank 0's port is the first of these numbers whose environment variables are set:
 //   LMC_PORT

@@ -44,7 +44,7 @@ AxisGroups axisGroups(plan::Axis axis, int rank, int ranks, int shardRanks, int 
       groups.onNode.push_back(other);
   }
   const size_t places = groups.onNode.size();
-  // Clears `onNode` unless there are several nodes, each with `places` > 1 successive positions.
+  // Clears `onNode` unless each of several nodes has `places` > 1 ranks, at successive positions.
   bool even = places > 1 && nodes.size() > 1 && groups.all.size() == places * nodes.size();
   for (size_t i = 0; even && i < groups.all.size(); ++i)
     even = groups.all[i] / ranksPerNode == groups.all[i / places * places] / ranksPerNode;
@@ -106,7 +106,7 @@ Result<void> NodeCommunicator::reduceScatter(const void *x, void *d, uint64_t el
 Result<void> NodeCommunicator::allReduce(void *d, uint64_t elements, DType dtype) {
   const uint64_t width = byteWidth(dtype);
   const uint64_t most = std::min((elements + places - 1) / places,
-                                 kScratchBytes / (places * width) + 1); // elements each rank sums
+                                 kScratchBytes / (places * width) + 1); // elements that a rank sums
   scratch.resize(std::max(scratch.size(), (1 + places) * most * width));
   char *part = scratch.data();     // [count]
   char *all = part + most * width; // [places, count]

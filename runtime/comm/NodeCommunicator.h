@@ -2,11 +2,11 @@
 // is its number among the group's ranks on its node. Data that all ranks of a node need crosses the
 // link between nodes only once:
 //
-//   all-gather       First among the ranks with equal places, then among the ranks of each node.
-//   reduce-scatter   First among the ranks of each node: the rank with place p gets this node's sum
-//                    of the pieces for all ranks with place p. Then among ranks with equal places.
-//   all-reduce       A reduce-scatter on each node, an all-reduce among ranks with equal places,
-//                    and an all-gather on each node.
+//   all-gather       runs first among the ranks with equal places, then among those of each node
+//   reduce-scatter   runs first among the ranks of each node: the rank with place p gets its node's
+//                    sum of the pieces for all ranks with place p; then among ranks of equal places
+//   all-reduce       is a reduce-scatter on each node, an all-reduce among ranks with equal places,
+//                    and an all-gather on each node
 //
 // Tensors are processed in chunks, so that at most 32 MiB are copied at a time.
 #pragma once

@@ -43,7 +43,7 @@ public:
     uint64_t windows = 0; // the number of windows that have ended
     std::string what;     // the part of the activity: "micro_first, micro-step 2 of 8"
     std::string waitsFor; // during a wait: "other ranks", "its device"
-    std::string file;     // the longest FileWait of at least 1 s: "reading PATH for 31 s"
+    std::string file;     // the longest wait for a file, if at least 1 s: "reading PATH for 31 s"
   };
   static constexpr uint64_t kWindow = 20, kBusyWindow = 5;
 

@@ -10,8 +10,8 @@ namespace lmc {
 
 struct SlowRanks {
   std::vector<int> ranks; // in ascending order
-  double seconds = 0;     // the median of Progress::State::busySeconds of these ranks
-  double others = 0;      // the median of busySeconds of all other ranks
+  double seconds = 0;     // the median of Progress::State::busySeconds of all slow ranks
+  double others = 0;      // the median of busySeconds of the ranks that are not slow
 };
 
 // Returns the ranks whose busySeconds are at least 1.3 m and at least m + 0.01 s. m is the median

@@ -27,7 +27,7 @@ struct RankProgress {
 
 struct Stall {
   int rank = 0;       // -1 if all ranks wait for each other
-  double seconds = 0; // seconds since the rank, or any rank, made progress
+  double seconds = 0; // seconds since `rank` made progress; if it is -1, since any rank did
 };
 
 // Returns the maximum number of seconds for which a rank in this state may make no progress.

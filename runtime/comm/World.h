@@ -36,7 +36,7 @@ public:
   // along ExpertShard.
   virtual Communicator &along(plan::Axis axis) = 0;
 
-  // Sends `bytes` bytes of x to rank `other`, and receives the same number of bytes from this rank
+  // Sends `bytes` bytes of x to rank `other`, and receives the same number of bytes from that rank
   // in d. x and d must not overlap. Both ranks must call exchange().
   virtual Result<void> exchange(int other, const void *x, void *d, uint64_t bytes) = 0;
 
@@ -52,7 +52,7 @@ public:
   // must ascend. Hosts without a name are left out.
   std::string namesOf(const std::vector<int> &ranks) const;
 
-  // If a rank has failed or has left the run, returns an Error about this rank.
+  // If a rank has failed or has left the run, returns an Error about that rank.
   virtual std::optional<Error> loss() const { return std::nullopt; }
 };
 

@@ -38,7 +38,7 @@ struct DeviceOptions {
   // The threads of a CPU device. 0: OMP_NUM_THREADS, else one per CPU that this process may use.
   int threads = 0;
   World *world = nullptr; // the ranks; may be null for a plan without collectives
-  int index = 0;          // number of the device among those of the plan's type
+  int index = 0;          // number of the device among the visible devices of the plan's type
   // The number of this rank among the ranks on its machine. If the process sees several GPUs, the
   // rank uses GPU `index` + localRank.
   int localRank = 0;
@@ -135,7 +135,7 @@ public:
   // Enqueues the mark.
   virtual Result<void> place(Mark &mark) = 0;
   // Waits until the device has reached the mark, but not for a mark that was never placed. Error:
-  // work failed. The message names the failed op, or several runs of which one has failed.
+  // work failed. The message names the failed op, or several runs of functions of which one failed.
   virtual Result<void> wait(Mark &mark) = 0;
   // Returns true if wait() would return at once. Errors: those of wait().
   virtual Result<bool> reached(Mark &mark) = 0;

@@ -68,7 +68,7 @@ void GemmChoices::read(const std::string &path, Origin origin) {
         fmt::format("{}; its choices of matrix products are made again", choices.error().message));
     return;
   }
-  // A choice of the run replaces a choice of the cache, whichever file is read first.
+  // For a product in both files, the run's choice replaces the cache's, whichever is read first.
   for (auto &[key, choice] : *choices)
     if (origin == Origin::Run || !entries.contains(key))
       entries[key] = {std::move(choice), origin};

@@ -212,7 +212,7 @@ void Rendezvous::read() {
   changed.notify_all();
 }
 
-// Sends signs of life to rank 0. Calls wake(rank) when a rank left options.arrival ago.
+// Sends signs of life to rank 0. Calls wake(rank) options.arrival milliseconds after a rank left.
 void Rendezvous::beat() {
   std::set<int> woken;
   std::unique_lock lock(mutex);

@@ -76,7 +76,7 @@ public:
   using Wake = std::function<void(std::optional<int> rank)>;
   void onLoss(Wake wake);
 
-  // If a rank has failed or has left the run, returns an Error about this rank.
+  // If a rank has failed or has left the run, returns an Error about that rank.
   std::optional<Error> anyLoss() const;
 
   // Must be called if a data connection with `rank` is lost. Returns the reason for which the run

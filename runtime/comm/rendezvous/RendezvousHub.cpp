@@ -93,7 +93,7 @@ bool RendezvousHub::serve(Socket socket) {
       server.thread.join();
     return server.ended;
   });
-  // Ranks are admitted fast. If too many connections wait, the oldest is no rank's: it is closed.
+  // Ranks are admitted fast. If too many connections wait, the oldest is no rank's, and is closed.
   if (strangers.size() >= members.size() + kStrangers) {
     strangers.front()->shutdown();
     strangers.pop_front();

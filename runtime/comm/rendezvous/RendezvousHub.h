@@ -14,7 +14,7 @@ public:
                                                       const std::string &host);
   ~RendezvousHub();
 
-  // Connects rank 0 itself.
+  // Connects rank 0 to this hub, in the same process.
   Result<Socket> connectOwnRank();
 
   // Returns the numerical address of this hub.

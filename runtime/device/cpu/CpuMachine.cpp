@@ -82,7 +82,7 @@ int threadCount(int requested) {
 }
 
 // Returns the clock frequency in Hz. Times a chain of dependent integer multiplications. Each one
-// takes 3 cycles on every x86-64 core since 2008. The fastest of several runs counts.
+// takes 3 cycles on every x86-64 core since 2008. The fastest of several trials counts.
 static double measureClock() {
 #if defined(__x86_64__)
   constexpr int kSteps = 100000;
@@ -105,7 +105,7 @@ PeakSpeed peakSpeed(Storage compute, int threads) {
   static const double clock = measureClock();
   if (clock <= 0)
     return {0, "unknown on this processor"};
-  double perCycle = 8; // f32 FLOPs. With SSE, each of 4 lanes adds and multiplies
+  double perCycle = 8; // f32 FLOPs: with SSE, 4 lanes each add and multiply once
   const char *by = "SSE";
 #if defined(__x86_64__)
   const std::string_view set = kernelSet().name;

@@ -58,7 +58,7 @@ FreeMemory freeMemory(const std::string &root) {
   FreeMemory least{UINT64_MAX, "nothing known"};
   if (const uint64_t kib = numberOf(root + "/proc/meminfo", "MemAvailable:"); kib > 0)
     least = {kib * 1024, "MemAvailable"};
-  // A line is "0::/GROUP" in cgroup version 2, and "NUMBER:CONTROLLERS:/GROUP" in version 1.
+  // A line of /proc/self/cgroup is "0::/GROUP" (cgroup v2) or "NUMBER:CONTROLLERS:/GROUP" (v1).
   std::ifstream groups(root + "/proc/self/cgroup");
   std::string two, one;
   for (std::string line; std::getline(groups, line);) {

@@ -82,7 +82,7 @@ Result<std::unique_ptr<Gemm>> GemmCache::make(const GemmShape &shape, GemmLibrar
 Result<std::vector<GemmLibrary>> GemmCache::libraries(const GemmGroupShape &group) const {
   auto found = libraries(group.shape);
   if (found)
-    std::erase(*found, GemmLibrary::OneDnn); // oneDNN compiles code for one m and k; parts differ
+    std::erase(*found, GemmLibrary::OneDnn); // oneDNN compiles for one m and k, but parts differ
   return found;
 }
 
@@ -146,7 +146,7 @@ static GemmShape probeOf(GemmShape shape, double flops) {
     int64_t &largest = wider > shape.k ? wider : shape.k;
     if (largest <= 512)
       break;
-    // A multiple of 64 elements stays a multiple of 64.
+    // If `largest` is a multiple of 64, its half is rounded up to a multiple of 64.
     const int64_t unit = largest % 64 == 0 ? 64 : 1;
     largest = (largest / 2 + unit - 1) / unit * unit;
   }

@@ -60,7 +60,7 @@ struct GemmPart {
 };
 
 // A group of products that differ in m or k, such as those of a layer's experts. The threads divide
-// the work of the whole group, so many small products are as fast as one large product.
+// the work of the whole group. So a group of small products is as fast as one large product.
 class GemmGroup {
 public:
   virtual ~GemmGroup() = default;
@@ -101,14 +101,14 @@ public:
   // `choices` may be null, and must otherwise outlive this object.
   explicit GemmCache(int threads, GemmChoices *choices = nullptr)
       : threads(threads), choices(choices) {}
-  GemmCache(const GemmCache &) = delete; // products refer to this object's `buffers`
+  GemmCache(const GemmCache &) = delete; // not copyable, as products refer to `buffers`
 
   // Returns a product. It uses the library in `choices`, else the fastest one (if `choices`
   // measures), else the packed kernels. Error: LMC_MKL names no library.
   Result<Gemm *> find(const GemmShape &shape);
   // Returns a product by `library`, which must be in libraries().
   Result<Gemm *> find(const GemmShape &shape, GemmLibrary library);
-  // These two functions do the same for a group. They time it with parts of equal size.
+  // Like the two functions above, for a group. Groups are timed with parts of equal size.
   Result<GemmGroup *> find(const GemmGroupShape &group);
   Result<GemmGroup *> find(const GemmGroupShape &group, GemmLibrary library);
   // Destroys all products that find() returned.

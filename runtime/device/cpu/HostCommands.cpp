@@ -121,7 +121,7 @@ CopyCommand bindCopy(const plan::Copy &op, HostMemory &memory) {
           int64_t(runs.rows),     int64_t(runs.dPitch),   int64_t(runs.xPitch)};
 }
 
-// One thread does a copy of at most so many bytes: a parallel region would take longer to start.
+// One thread copies this number of bytes, or fewer: a parallel region would take longer to start.
 static constexpr int64_t kParallelBytes = 1 << 16;
 
 static void copy(void *d, const void *x, int64_t bytes, int threads) {

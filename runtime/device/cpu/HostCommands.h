@@ -28,8 +28,8 @@ struct ExpertCommand {
   const int32_t *offsets;
   const char *a, *b;
   char *d;
-  // rowX is the bytes from one row to the next, or 0 if operand X has a matrix per expert. expertX
-  // is the bytes from one matrix to the next, or 0 if X has the rows of all experts.
+  // rowX: bytes from one row of operand X (A, B or D) to the next; 0 if X has a matrix per expert.
+  // expertX: bytes from one matrix of X to the next; 0 if X has the rows of all experts.
   int64_t rowA, rowB, rowD, expertB, expertD;
   bool rowsAreDepth;           // true: an expert's number of rows is its product's k; false: its m
   int64_t otherSize;           // m if rowsAreDepth, else k; it is equal for all experts

@@ -36,12 +36,12 @@ public:
     return arenas[slice(index).arena()].data() + slice(index).offset();
   }
 
-  // Copy as Device's functions do. Error: the slice does not exist or is too short.
+  // Like Device::copyIn() and copyOut(). Error: the slice does not exist or is too short.
   Result<void> copyIn(int slice, const void *source, uint64_t bytes, uint64_t offset);
   Result<void> copyOut(int slice, void *target, uint64_t bytes, uint64_t offset);
   // Error: `range` is not inside one arena.
   Result<void> check(const ArenaRange &range) const { return checkRange(plan, range); }
-  // Copy as Device's functions do, but the copy is complete at the end of the call.
+  // Like Device::upload() and download(), but the copy is complete when the call returns.
   Result<void> upload(const ArenaRange &to, const HostBuffer &from, uint64_t offset);
   Result<void> download(const ArenaRange &from, HostBuffer &to, uint64_t offset);
   // Error: the plan has no function `index`.

@@ -28,7 +28,7 @@ struct CommandFailed : std::runtime_error {
   ExitCode code;
 };
 
-// An async collective that was started. `number` is its place in its queue, from add().
+// An async collective that was started. `number` is what CollectiveQueue::add() returned for it.
 struct StartedCollective {
   uint64_t number = 0;
   std::chrono::steady_clock::time_point begin, end;
@@ -73,8 +73,8 @@ public:
 
   const int threads;
   World *const world; // may be null for a plan without collectives
-  // `function` is the function that is being recorded. `started` has the latest run of each of its
-  // async collectives. `command` is the index of the command that is being resolved.
+  // `function` is being recorded, and its command number `command` is being resolved. `started` has
+  // the latest run of each async collective of `function`, indexed by command.
   const plan::Function *function = nullptr;
   std::shared_ptr<std::vector<StartedCollective>> started;
   uint32_t command = 0;

@@ -49,7 +49,7 @@ Result<std::unique_ptr<Collectives>> openNccl(const Driver &driver, const Gpu &g
                                               const std::vector<plan::Axis> &axes,
                                               std::function<void()> dropGraphs);
 
-// Opens the same library and returns its version. Error: it is missing or too old.
+// Opens the same library as openNccl(), and returns its version. Error: it is missing or too old.
 Result<LibraryFile> findNccl();
 
 } // namespace lmc::cuda

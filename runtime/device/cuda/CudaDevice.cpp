@@ -243,8 +243,8 @@ private:
   // the ranks, because a collective may wait for a lost rank for ever.
   template <typename Handle>
   Result<void> await(CUresult (*wait)(Handle), CUresult (*query)(Handle), Handle handle);
-  // While the result exists, other ranks see that this rank waits for its device. Calls that
-  // enqueue work also need the result, because such a call waits if the driver's queue is full.
+  // While the returned object exists, other ranks see that this rank waits for its device. Calls
+  // that enqueue work need one too, because such a call waits if the driver's queue is full.
   Progress::Wait waiting() const {
     return Progress::Wait(options.world ? &options.world->progress() : nullptr, "its device");
   }
@@ -455,7 +455,7 @@ Result<void> CudaDevice::allocate() {
     CUdeviceptr at = 0;
     const CUresult result = driver.cuMemAlloc(&at, std::max<uint64_t>(bytes, 1));
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
-      LMC_TRY(gpu.requireFree(bytes, what)); // this error explains more than the driver's
+      LMC_TRY(gpu.requireFree(bytes, what)); // Gpu's error explains more than the driver's
     LMC_TRY(driver.check(result, fmt::format("allocate {} bytes for {}", bytes, what)));
     return DeviceMemory(driver, at);
   };
@@ -490,7 +490,7 @@ Result<void> CudaDevice::allocate() {
   return synchronize();
 }
 
-// Returns a bool per command: true for a collective that has no Wait in its own part. A captured
+// Returns a bool per command: true for a collective without a Wait in the same Part. A captured
 // graph must wait for all work that it starts, and cannot wait for work of an earlier graph.
 static std::vector<bool> waitedForApart(const plan::Function &function,
                                         const std::vector<Part> &parts) {

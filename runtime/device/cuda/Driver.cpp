@@ -79,7 +79,7 @@ static Result<Driver> load() {
                   "NVIDIA's driver",
                   driver.version / 1000, driver.version % 1000 / 10, CUDA_VERSION / 1000,
                   CUDA_VERSION % 1000 / 10);
-  // Minor releases of one major release run each other's code.
+  // A driver runs programs that were built with any minor release of its CUDA major release.
   if (driver.version / 1000 < CUDA_VERSION / 1000)
     return Error{tooOld, ExitCode::Failure};
 #define LMC_DRIVER_FUNCTION(name)                                                                  \

@@ -16,7 +16,7 @@ struct Driver {
 #undef LMC_DRIVER_FUNCTION
   int version = 0; // the newest CUDA that the driver supports: 13000 is CUDA 13.0
 
-  // Returns an error if `result` is a failure. For the `doing` "load kernel 'f'", its text is
+  // Returns an error if `result` is a failure. If `doing` is "load kernel 'f'", the error says
   // "cannot load kernel 'f': out of memory (CUDA_ERROR_OUT_OF_MEMORY)".
   Result<void> check(CUresult result, std::string_view doing) const;
   std::string text(CUresult result) const;

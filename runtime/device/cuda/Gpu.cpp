@@ -114,7 +114,7 @@ std::string holders(const std::string &uuid) {
   void *gpu = nullptr;
   if (!init || !byUuid || !processes || init() != 0 || byUuid(uuid.c_str(), &gpu) != 0)
     return "";
-  constexpr int kTooSmall = 7; // NVML_ERROR_INSUFFICIENT_SIZE; the count is then the needed size
+  constexpr int kTooSmall = 7; // NVML_ERROR_INSUFFICIENT_SIZE: `count` is then the needed size
   std::vector<ProcessInfo> all(64);
   auto count = static_cast<unsigned>(all.size());
   int status = processes(gpu, &count, all.data());

@@ -115,7 +115,7 @@ public:
       name.result = library.ncclGetUniqueId(&name.id);
     LMC_TRY(group.broadcast(&name, sizeof name, 0));
     LMC_TRY(library.check(name.result, "name a communicator"));
-    // NCCL waits for ever for a rank that has failed, so another thread makes the call.
+    // NCCL waits for ever for a failed rank. So another thread calls it; this one can give up.
     struct Made {
       ncclComm_t comm = nullptr;
       Result<void> result;
@@ -153,7 +153,7 @@ public:
     const uint64_t elements = call.dBytes / byteWidth(call.dtype);
     const ncclDataType_t type = ncclTypeOf(call.dtype);
     switch (call.kind) {
-    case plan::CollectiveKind::AllGather: // it copies bytes, so it works for every dtype
+    case plan::CollectiveKind::AllGather: // NCCL copies bytes, so any dtype works
       LMC_TRY(library.check(library.ncclAllGather(x, d, call.xBytes, ncclInt8, comm, own.get()),
                             "gather", comm));
       break;

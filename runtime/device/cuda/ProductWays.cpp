@@ -169,7 +169,7 @@ private:
   CUstream stream;
   std::vector<Part> parts;
   DeviceMemory memory;
-  PinnedMemory row; // for copies of a row of a result, or of the offsets
+  PinnedMemory row; // receives a copy of a row of a result, or has the offsets
 };
 TwoWayProduct ProductWays::describe(const plan::Plan &plan, const plan::Command &command,
                                     const Kernels &kernels) {
@@ -208,7 +208,7 @@ Result<void> ProductWays::run(const TwoWayProduct &command, Way way, const WayAd
       LMC_TRY(products.run(
           command.shape, {at.left, at.weight, isGradient ? at.result : at.halves, 0, at.workspace},
           stream));
-      arguments.clear(); // cuBLASLt has read `left` and `weight`, so this way's kernel does not
+      arguments.clear(); // only cuBLASLt reads `left` and `weight`, not the kernel
     }
     arguments.push_back(at.halves);
     if (isGradient)

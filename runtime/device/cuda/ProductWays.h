@@ -35,7 +35,7 @@ struct WayAddresses {
   CUdeviceptr left = 0, weight = 0; // left: x, or dy for Kind::Gradient; weight: w
   CUdeviceptr halves = 0;           // gu
   CUdeviceptr gradients = 0;        // dgu, only for Kind::Gradient; may equal `halves`
-  CUdeviceptr result = 0;           // a, or y for Kind::Experts; for Kind::Gradient d, then a
+  CUdeviceptr result = 0;           // Forward: a; Experts: y; Gradient: d, then a if `both`
   CUdeviceptr offsets = 0;          // only for Kind::Experts
   CUdeviceptr workspace = 0;        // only for cuBLASLt
 };

@@ -86,7 +86,7 @@ public:
   cublasLtMatmulAlgo_t algorithm{}; // the chosen algorithm
 
 private:
-  // Sets the address of the bias. The proposals of cuBLASLt depend on its alignment.
+  // Sets the address of the bias. cuBLASLt's proposals depend on this address's alignment.
   cublasStatus_t pointToBias(CUdeviceptr bias) const {
     return library.cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                                                   &bias, sizeof bias);
@@ -97,7 +97,7 @@ private:
   const Products::Library &library;
   ProductShape described;
   cublasLtMatmulDesc_t operation = nullptr;
-  // The layouts in cuBLASLt's order of operands. `first` is of the plan's operand b, `second` of a.
+  // The layouts in cuBLASLt's order. `first` is the layout of the plan's operand b, `second` of a.
   cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
 };
 
@@ -175,7 +175,7 @@ Result<std::vector<cublasLtMatmulHeuristicResult_t>> Product::candidates(int mos
   LMC_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
               described.residual ? described.alignC : described.alignD));
   LMC_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, described.alignD));
-  // A trial may have set its own bias's address. This sets an address with the plan's alignment.
+  // A Trial may have set the address of its own bias. This address has the plan's alignment.
   if (described.hasBias)
     LMC_TRY(check(pointToBias(described.alignBias)));
   std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(most));
@@ -255,7 +255,7 @@ ProductShape Products::shapeOf(const plan::Plan &plan, const plan::Command &comm
   // Arenas start at multiples of 256 bytes, so an address is aligned as its offset is.
   auto alignment = [&](uint32_t index, uint64_t elements = 0) {
     uint64_t bits = slice(index).offset();
-    if (gemm.batch() > 1) // matrices after the first must be aligned too
+    if (gemm.batch() > 1) // the matrices of all products must be aligned
       bits |= elements * byteWidth(slice(index).dtype());
     return static_cast<uint32_t>(bits ? std::min<uint64_t>(bits & -bits, 16) : 16);
   };

@@ -59,7 +59,7 @@ public:
 
   // Chooses an algorithm for each shape. An algorithm in `choices` has priority. Otherwise, if
   // `choices` asks for measurements, takes the fastest proposal of cuBLASLt, else the first one.
-  // Runs each algorithm once, outside of the arenas; rejects those that fail or give wrong sums.
+  // Tries each algorithm once, outside of the arenas. Rejects those that fail or give wrong sums.
   Result<void> choose(std::vector<ProductShape> shapes, GemmChoices *choices, CUstream stream);
 
   // One line for each rejected algorithm.

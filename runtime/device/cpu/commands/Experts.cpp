@@ -44,7 +44,7 @@ template <typename T> struct Router {
   Real *weights = at.address<Real>(op.weights());
   int32_t *experts = at.address<int32_t>(op.experts());
   Real *counts = at.address<Real>(op.counts()), *mass = at.address<Real>(op.mass());
-  // Per task, `rows` has p of its current token, and `sums` has sums of normalised p over tokens.
+  // Per task, `rows`: the current token's probabilities p; `sums`: normalised p summed over tokens.
   std::vector<Real> rows = std::vector<Real>(size_t(tasksOf(tokens) * count)), sums = rows;
 
   void operator()() {
@@ -70,12 +70,12 @@ template <typename T> struct Router {
         mass[e] += sums[size_t(task * count + e)];
   }
 
-  // Chooses the experts with the largest p + bias. Of equal experts, it chooses the first.
+  // Chooses the experts with the largest p + bias; of experts with equal p + bias, the first.
   void choose(Real *p, Real *weight, int32_t *expert) const {
     auto score = [&](int64_t e) { return bias ? p[e] + bias[e] : p[e]; };
     Real sum = isSigmoid ? Real(kLeastSum) : Real(0);
     for (int64_t j = 0; j < chosen; ++j) {
-      // Comparisons with NaN are false. So a row of NaN gets the first experts; weights are NaN.
+      // Comparisons with NaN are false. So a row of NaN gets the first experts, with NaN weights.
       int64_t best = -1;
       for (int64_t e = 0; e < count; ++e)
         if (std::find(expert, expert + j, int32_t(e)) == expert + j &&
@@ -102,7 +102,7 @@ template <typename T> struct RouterGrad {
   const Real *dweights = at.address<const Real>(op.dweights());
   const Real *dmass = at.address<const Real>(op.dmass()); // may be null
   T *dlogits = at.address<T>(op.dlogits());
-  // `rows` has two rows for each task: p of the current token, and the gradient of p.
+  // `rows` has two rows per task: the probabilities p of its current token, and their gradient.
   std::vector<Real> rows = std::vector<Real>(size_t(tasksOf(tokens) * 2 * count));
 
   void operator()() {

@@ -50,7 +50,7 @@ std::unique_ptr<GemmGroup> makePackedGroup(const GemmGroupShape &group, int thre
 // Intel's MKL. No program links it: openMkl() loads it.
 struct Mkl {
   std::string version; // "VERSION BUILD for PROCESSOR", as MKL reports them
-  // cblas_sgemm, cblas_gemm_bf16bf16f32 (may be null) and mkl_set_num_threads_local.
+  // MKL's cblas_sgemm, cblas_gemm_bf16bf16f32 (may be null) and mkl_set_num_threads_local.
   void (*sgemm)(int layout, int transposeA, int transposeB, int m, int n, int k, float alpha,
                 const float *a, int lda, const float *b, int ldb, float beta, float *d, int ldd);
   void (*bf16Gemm)(int layout, int transposeA, int transposeB, int m, int n, int k, float alpha,

@@ -14,7 +14,7 @@
 namespace lmc::cpu {
 namespace {
 
-// From mkl_types.h, mkl_service.h and mkl_cblas.h.
+// These constants and MklVersion are as in mkl_types.h, mkl_service.h and mkl_cblas.h.
 constexpr int kThreadingGnu = 3, kInterfaceLp64 = 0, kReproducibleOnOneMachine = 2;
 constexpr int kRowMajor = 101, kNoTranspose = 111, kTranspose = 112;
 
@@ -86,7 +86,7 @@ Result<const Mkl *> open() {
       return unusable("this library lacks functions of libmkl_rt.so");
     return nullptr;
   }
-  // These calls select this program's OpenMP runtime and 32-bit sizes. MKL must get them first.
+  // MKL must get these calls first. They select this program's OpenMP runtime and 32-bit sizes.
   setThreading(kThreadingGnu);
   setInterface(kInterfaceLp64);
   // After this call, results have equal bits in every run, for any alignment of the operands.

@@ -103,7 +103,7 @@ private:
   // The maximum number of rows and of columns of a block of d. The block and its panels of b stay
   // in the second-level cache.
   static constexpr int64_t kTall = 384, kWide = 512;
-  // Results of at least this many bytes are streamed. Most third-level caches are smaller.
+  // Only results of this many bytes or more bypass the caches: most third-level caches are smaller.
   static constexpr int64_t kStreamedBytes = 32 << 20;
 
   const char *setName;
@@ -115,7 +115,7 @@ private:
   BlockSizes sizes;
   GemmBlocks blocks;
   int64_t bytesB, bytesA, threadBytes;
-  int64_t bytesD = 0; // bytes of the results of all parts of this run
+  int64_t bytesD = 0; // bytes of the results of all parts of the current run()
 };
 
 } // namespace

@@ -12,7 +12,7 @@ template <typename T> void addAttentionBackward(AttentionKernels &kernels);
 
 template <typename T> PackedGemmKernels packedGemm();
 #if defined(__AVX512F__)
-// Returns `kernels`, the result of packedGemm<Bf16>(), with functions that use AVX512_BF16.
+// Takes packedGemm<Bf16>()'s result. Returns it with packing and multiply() for AVX512_BF16.
 PackedGemmKernels withBf16Products(PackedGemmKernels kernels);
 #endif
 

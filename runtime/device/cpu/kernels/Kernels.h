@@ -65,7 +65,7 @@ struct PackedGemmKernels {
   size_t arithmeticWidth; // bytes of a sum
   size_t packedWidth;     // bytes of a packed element
   int depthUnit;          // panels are padded with zeros to a multiple of this depth
-  // packA() may write up to 64 bytes after the last panel, so `packed` needs as many more bytes.
+  // packA() may write up to 64 bytes after the last panel; `packed` must have room for them.
   void (*packA)(const PackArgs &args, void *packed);
   void (*packB)(const PackArgs &args, void *packed);
   // Computes sums[rows, columns] = A B or, with Sums::Add, += A B. A and B are packed.
