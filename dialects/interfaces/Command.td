@@ -61,9 +61,9 @@ class CommandOperandList<string operands> {
       "}\n";
 }
 
-// Implements getCommandOperands by such a list, and createCommand for an op whose command has the
-// same name and attributes. The command's operands are what the op reads, its results and the
-// scratch memory, in this order; the attribute `accumulate` stands for an accumulator.
+// Implements getCommandOperands by the list `operands`, and createCommand for an op whose command
+// has the same name and attributes. The command's operands are what the op reads, its results and
+// the scratch memory, in this order; the attribute `accumulate` stands for an accumulator.
 class PlainCommand<string operands> {
   string definition = CommandOperandList<operands>.definition # [{
     void $cppClass::createCommand(::mlir::OpBuilder &b,

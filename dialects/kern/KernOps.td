@@ -45,7 +45,7 @@ class Kern_Call<string mnemonic, string operands, list<Trait> traits = []>
   let extraClassDefinition = CommandOperandList<operands>.definition;
 }
 
-// A call from the table in ground/plan/commands.py; `create` is the C++ body of createCommand().
+// A call that ground/plan/commands.toml describes; `create` is the C++ body of createCommand().
 class Kern_TableCall<string mnemonic, string operands, string create, list<Trait> traits = []>
     : Kern_Call<mnemonic, operands, traits> {
   let extraClassDefinition = CommandOperandList<operands>.definition #

@@ -557,7 +557,7 @@ static LogicalResult verifyCoefficients(Operation *op, ArrayRef<double> coeffici
 
 // Checks that the matrices are in ascending order, do not overlap, and lie in [0, elements).
 static LogicalResult verifyMatrices(Operation *op, ArrayAttr matrices, int64_t elements) {
-  int64_t end = 0, column = 0; // end of earlier matrices; next column if matrices lie side by side
+  int64_t end = 0, column = 0; // end of earlier matrices; next matrix's first column in its block
   for (auto matrix : matrices.getAsRange<MatrixAttr>()) {
     const int64_t pitch = matrix.getPitch(), begin = column ? end : matrix.getOffset();
     const bool fansIn = matrix.getTransposed() ? matrix.getFanIn() == matrix.getRows()

@@ -58,16 +58,16 @@ def DifferentiableLoss
 def DifferentiableInPart
     : DeclareOpInterfaceMethods<DifferentiableOpInterface, ["hasGradient"]>;
 
-// The op is so cheap that its results are never kept for the backward pass; it is recomputed.
+// Recomputing the op is almost free, because the backward pass needs no additional kernel for it.
 def FreeToRecompute : NativeOpTrait<"FreeToRecompute"> { let cppNamespace = "::lmc::lm"; }
 // The op is the non-linearity of an MLP.
 def MlpActivation : NativeOpTrait<"MlpActivation"> { let cppNamespace = "::lmc::lm"; }
 
-// The op of the same name in the kern dialect takes its place: it has the same operands, attributes
-// and results.
+// kern-convert-lm replaces the op by the kern op of the same name, which has the same operands,
+// attributes and results.
 def BecomesCall : NativeOpTrait<"BecomesCall"> { let cppNamespace = "::lmc::lm"; }
 
-// Storage floats: activations and weights.
+// The types in which activations and weights are stored.
 def Float : AnyTypeOf<[F32, BF16, F64], "f32, bf16 or f64">;
 def Tensor0D : 0DTensorOf<[F32, F64]>;
 def FloatTensor : RankedTensorOf<[F32, BF16, F64]>;
@@ -76,7 +76,7 @@ def Vector : 1DTensorOf<[F32, BF16, F64]>;
 def Ids : 1DTensorOf<[I32]>;
 def Codes : RankedTensorOf<[I8]>;
 
-// A pure op with a verifier. Its result is a matrix unless it says otherwise.
+// A pure op with a verifier. Its result is a matrix unless the op declares other results.
 class Lm_CheckedOp<string mnemonic, list<Trait> traits = []> : Lm_PureOp<mnemonic, traits> {
   let results = (outs Matrix:$result);
   let hasVerifier = 1;
@@ -138,7 +138,7 @@ def InitAttr : Lm_Attr<"Init", "init"> {
   let assemblyFormat = "$kind (`(` struct($stddev, $scale, $frequencies, $source)^ `)`)?";
   let genVerifyDecl = 1;
   let builders = [
-    // Returns initial values of a kind that needs none of the parameters after `kind`.
+    // Returns initial values of a kind that uses no other parameter of this attribute.
     AttrBuilder<(ins "::lmc::lm::InitKind":$kind), [{
       return $_get($_ctxt, kind, ::mlir::FloatAttr(), ::mlir::FloatAttr(),
                    ::mlir::DenseF64ArrayAttr(), ::mlir::StringAttr());
@@ -979,7 +979,7 @@ def MatrixAttr : Lm_Attr<"Matrix", "matrix"> {
                         DefaultValuedParameter<"bool", "false">:$transposed);
   let assemblyFormat = "`<` struct(params) `>`";
   let builders = [
-    // Builds a matrix that is one linear map and whose rows are adjacent.
+    // Builds a matrix whose rows are adjacent, and are the outputs of one linear map.
     AttrBuilder<(ins "int64_t":$offset, "int64_t":$rows, "int64_t":$columns, "int64_t":$fan_in), [{
       return $_get($_ctxt, offset, rows, columns, fan_in, 0, 0, false);
     }]>
@@ -999,7 +999,7 @@ def AdjustLrAttr : EnumAttr<LmDialect, AdjustLr, "adjust_lr"> {
 // The Newton-Schulz steps of lm.muon and lm.orthogonalize, and their coefficients.
 defvar NewtonSchulzFields = (ins DefaultValuedAttr<I64Attr, "5">:$ns_steps,
     DefaultValuedAttr<DenseF64ArrayAttr, "{3.4445, -4.775, 2.0315}">:$ns_coefficients);
-// The places of a parameter's matrices, and how their updates are scaled.
+// Where the matrices of a parameter lie in it, and how their updates are scaled.
 defvar MatricesFields = (ins DefaultValuedAttr<MatricesAttr, "{}">:$matrices,
     DefaultValuedAttr<AdjustLrAttr, "::lmc::lm::AdjustLr::Original">:$adjust_lr_fn);
 

@@ -22,7 +22,7 @@ inline constexpr llvm::StringLiteral kMatrices = "matrices";
 // The properties of a parameter by which an optimizer accepts or rejects it.
 struct SteppedParameter {
   mlir::RankedTensorType type;
-  llvm::SmallVector<int64_t> partRows; // number of rows of each named part, or of the whole
+  llvm::SmallVector<int64_t> partRows; // rows of each named part; without parts, of the parameter
   bool isHidden = false;               // true for a matrix of a layer
   bool keepsF32Moments = false;        // true if its parameter group asks for f32 moments
 };

@@ -46,7 +46,7 @@ public:
   // overwrites the variable; all others are added.
   void run(bool storeFirst) {
     Block &body = function.getBody().front();
-    llvm::StringMap<unsigned> contributions; // per variable: how many are not added yet
+    llvm::StringMap<unsigned> contributions; // per variable: number of those not added yet
     for (auto op : body.getOps<lm::AccumulateOp>())
       ++contributions[op.getVariable()];
 
@@ -71,7 +71,7 @@ public:
         indices.push_back(cast<OpResult>(op.getValue()).getResultNumber());
       auto marked = callee->getAttrOfType<DenseI64ArrayAttr>("lm.accumulated");
       if (marked && marked.asArrayRef() != ArrayRef<int64_t>(indices))
-        continue; // an earlier call of this half accumulates other results
+        continue; // the half's variant, from an earlier call, adds other results and is not used
       callee->setAttr("lm.accumulated", b.getDenseI64ArrayAttr(indices));
       SmallVector<Value> operands(call.getOperands());
       b.setInsertionPoint(call);

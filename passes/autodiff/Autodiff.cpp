@@ -37,7 +37,7 @@ struct Halves {
   func::FuncOp backward; // maps (cotangents of results, saved, args that it reads) to gradients
   SmallVector<bool> hasGradient;           // per result of `forward` before the saved values
   SmallVector<unsigned> readArguments;     // arguments of `forward` that `backward` reads
-  SmallVector<int> gradientOfArgument;     // per argument: index into backward's results, or -1
+  SmallVector<int> gradientOfArgument;     // per argument: index in `backward`'s results; -1: none
 };
 
 // Adds up the contributions to the cotangent of each value.
@@ -73,7 +73,7 @@ void markBackward(Operation *first, Operation *end) {
       step.setBackward(true);
 }
 
-// Returns false if `value` is a step function of the op's operands. Its gradient is then 0.
+// Returns false if `value` has no cotangent, like a step function, whose gradient is 0.
 bool hasGradient(Value value) {
   auto op = value.getDefiningOp<DifferentiableOpInterface>();
   return !op || op.hasGradient(cast<OpResult>(value).getResultNumber());
@@ -126,8 +126,8 @@ public:
       return failure();
     markBackward(scale.getDefiningOp(), ret);
 
-    // A VJP may recompute its op's results. If a balancing loss reads them, and its own result is
-    // only returned, it moves behind the VJP. If no reader then precedes the VJP, the op is erased.
+    // A VJP may recompute its op's results. A balancing loss that reads them moves behind the VJP
+    // if only the return op reads its result. If no reader then precedes the VJP, the op is erased.
     for (auto &[op, results] : recomputed) {
       Operation *again = results.front().getDefiningOp();
       for (Operation *reader : llvm::make_early_inc_range(op->getUsers()))

@@ -46,7 +46,7 @@ struct GroupKey {
   bool operator==(const GroupKey &other) const = default;
 };
 
-// Returns what norms read of a step: the gradient, and sums of squares of update and parameter.
+// Returns `step`'s gradient and its sums of squares of update and parameter, which norms read.
 SmallVector<Value> partsOf(OptimizerOpInterface step) {
   return {step->getOperand(1), step.getUpdateSums(), step.getParameterSums()};
 }
@@ -135,8 +135,8 @@ private:
     });
   }
 
-  // Creates the storage of `members`. Member i belongs to parameter i. It has one element for every
-  // `share` elements of the parameter (256 for scales, else 1).
+  // Creates the storage of `members`. Member i belongs to parameter i, and has one element per
+  // `share` elements of the parameter. `share` is 256 for scales, else 1.
   lm::VariableOp makeStorage(StringRef name, ArrayRef<lm::VariableOp> parameters,
                              ArrayRef<lm::VariableOp> members) {
     lm::VariableOp first = members.front();
@@ -189,7 +189,7 @@ private:
       if (use.result)
         b.setInsertionPoint(first);
       else
-        b.setInsertionPointToStart(&optimizer.getBody().front()); // the norm reads the gradient
+        b.setInsertionPointToStart(&optimizer.getBody().front()); // norms read the gradient earlier
       mapping.map(use.operand, lm::LoadOp::create(b, loc, storage.getType(), storage.getSymName()));
     }
     b.setInsertionPoint(first);

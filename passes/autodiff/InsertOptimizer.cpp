@@ -6,9 +6,9 @@
 //   p, m, v, ... = lm.adamw(p, p.grad, m, v, guarded, lr, ...)     per parameter
 //
 // A module without @run.loss has no lm.guard_norm. The parameters of a group read the group's
-// learning rate (@run.lr.GROUP), and its weight decay if it has one. The optimizer may be any op
-// with OptimizerOpInterface instead of lm.adamw. lm.balance_bias updates a router's bias. Its
-// gradient variable holds a value that is no gradient, so the bias is in no norm.
+// learning rate (@run.lr.GROUP), and the group's weight decay if the group has one. The optimizer
+// may be any op with OptimizerOpInterface instead of lm.adamw. lm.balance_bias updates a router's
+// bias. Its gradient variable holds a value that is no gradient, so the bias is in no norm.
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/lm/Lm.h"
@@ -42,7 +42,7 @@ static_assert(lm::AdamW8bitOp::kBlock == kMomentBlock, "plans have the blocks of
 
 namespace {
 
-// A scalar that optimizer steps read. The host sets it to a setting of the job or a `stepValue`.
+// A scalar that optimizer steps read. The host writes a setting of the job or a `stepValue` to it.
 struct Scalar {
   std::string name;
   std::string setting;
@@ -53,7 +53,7 @@ struct Scalar {
 struct Optimizer {
   std::string op; // "lm.adamw"
   const OptimizerOpInterface::Concept *facts; // the op's states and scalars
-  DictionaryAttr attributes;                  // attributes of the op; null: it has none
+  DictionaryAttr attributes;                  // attributes of the op; null if it has none
 };
 
 // Returns the scalar variable that steps of `group` (null: no group) read as `scalar`.
@@ -192,7 +192,7 @@ private:
     symbols.insert(variable);
   }
 
-  // Returns the norm that all optimizer steps read: lm.guard_norm(norm), or `norm` without a loss.
+  // Returns the norm for all optimizer steps: lm.guard_norm(norm), or `norm` without @run.loss.
   Value guard(Value norm) {
     auto loss = symbols.lookup<lm::VariableOp>(names::kLoss);
     if (!loss)

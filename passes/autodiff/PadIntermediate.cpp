@@ -102,7 +102,7 @@ private:
   ModuleOp module;
   SymbolTable symbols;
   const int64_t multiple;
-  llvm::DenseMap<StringRef, SmallVector<func::CallOp>> calls; // of each function, by its name
+  llvm::DenseMap<StringRef, SmallVector<func::CallOp>> calls; // key: name of the called function
   llvm::DenseSet<Operation *> padded;                         // the parameters that are padded
 };
 

@@ -47,7 +47,7 @@ bool isReadByBackward(Value value) {
 
 // Checks that no function uses both a storage and its members. They share bytes.
 LogicalResult checkStorageUse(func::FuncOp function, const SymbolTable &symbols) {
-  llvm::StringMap<bool> byMember; // for each storage, true if a member is used
+  llvm::StringMap<bool> byMember; // per storage: used through members (true) or as a whole (false)
   for (Operation &op : function.getBody().front()) {
     auto load = dyn_cast<lm::LoadOp>(op);
     auto store = dyn_cast<lm::StoreOp>(op);
@@ -220,13 +220,13 @@ private:
       bool inPlace = reuse && producer && !isView(producer) && isWholeTemporary(part) &&
                      result.view(part).buffer != region.buffer &&
                      result.copiesBefore(&op).empty() && mayMerge(result.view(part).buffer, region);
-      // So would a copy before an earlier insertion, if the part is computed before that insertion.
+      // A copy before an earlier insertion would overwrite a part that is computed before the copy.
       for (auto earlier = insert.getDest().getDefiningOp<tensor::InsertSliceOp>();
            inPlace && earlier; earlier = earlier.getDest().getDefiningOp<tensor::InsertSliceOp>())
         for (const Copy &copy : result.copiesBefore(earlier))
           inPlace &= copy.to.buffer != region.buffer || copy.type != wholeType ||
                      positions.lookup(earlier) < positions.lookup(producer);
-      // Up to the insertion, no op may write the region, or, from the part's op on, read it.
+      // Up to the insertion, no op may write the region, or read it from the part's op on.
       if (inPlace) {
         int64_t made = positions.lookup(firstWriter(part)), inserted = positions.lookup(&op);
         for (Value member : members[region.buffer]) {

@@ -5,10 +5,10 @@
 // * one is inserted into the other (it is then computed in its final place);
 // * one is an accumulator, and the other is the result of the op that adds to it;
 // * one is stored to a variable (it is then computed in the variable's bytes; see StatePlaces.h);
-// * one is an input of a kernel that no later op reads, and the other is written over it.
+// * a kernel writes one over the other, which is the kernel's input and which no later op reads.
 //
-// If an op would read wrong bytes in a shared buffer, or an op of a library would need spaced runs,
-// a copy is recorded instead.
+// If an op would read wrong bytes in a shared buffer, or an op of a library would get spaced runs
+// that it does not support, a copy is recorded instead.
 #pragma once
 
 #include "dialects/plan/Plan.h"
@@ -25,7 +25,7 @@ using plan_ir::Category;
 
 struct Buffer {
   uint64_t bytes = 0;
-  int64_t first = INT64_MAX, last = -1; // positions of ops in the function; unused if first > last
+  int64_t first = INT64_MAX, last = -1; // live range, in positions of ops; unused if first > last
   Category category = Category::Temporaries;
   std::string variable; // for state: the variable that has these bytes; else empty
 };

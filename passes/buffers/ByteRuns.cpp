@@ -36,7 +36,7 @@ static Boxes boxesOf(const ByteRuns &runs, const Grid &grid) {
   int64_t column = runs.offset - grid.anchor - row * grid.pitch;
   if (column + runs.run <= grid.pitch) {
     boxes.push_back({row, row + runs.rows, column, column + runs.run});
-  } else if (runs.rows > 1) { // every run continues in the next row
+  } else if (runs.rows > 1) { // every run begins in one row of the grid and ends in the next
     boxes.push_back({row, row + runs.rows, column, grid.pitch});
     boxes.push_back({row + 1, row + 1 + runs.rows, 0, column + runs.run - grid.pitch});
   } else {

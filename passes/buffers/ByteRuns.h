@@ -77,7 +77,7 @@ private:
   };
   using Clusters = std::map<int64_t, Cluster>; // keyed by the address of the first byte
 
-  Clusters::const_iterator firstBehind(int64_t offset) const; // the first that ends after `offset`
+  Clusters::const_iterator firstBehind(int64_t offset) const; // first cluster to end after `offset`
   void insert(const Piece &piece);
 
   Clusters clusters;

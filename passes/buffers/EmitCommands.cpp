@@ -201,7 +201,7 @@ private:
   BufferAssignment assignment;
   ArrayRef<int64_t> offsets; // offset of each temporary buffer
 
-  // Each view has one slice. Its live range is known only after all commands are emitted.
+  // Each view has one slice, whose live range is known only after all commands are emitted.
   llvm::MapVector<std::tuple<unsigned, int64_t, int64_t, int64_t, Type>, Value> slices;
   SmallVector<int64_t> commandOf; // per position in the function, the number of commands before it
 };
@@ -245,7 +245,7 @@ struct EmitCommandsPass : lmc::impl::EmitCommandsPassBase<EmitCommandsPass> {
       giveUp(variable);
     for (func::FuncOp function : functions)
       giveUp(function);
-    // Often only a kernel's variants for other layouts are launched. Erases all unused kernels.
+    // Often all launches use variants of a kernel for other layouts. Erases all unused kernels.
     llvm::StringSet<> launched;
     for (auto function : module.getOps<plan_ir::FunctionOp>())
       for (auto launch : function.getBody().getOps<plan_ir::LaunchOp>())

@@ -13,7 +13,7 @@ namespace {
 // A read of the input by the kernel. `point` maps the kernel's loops to the indices that are read.
 struct Read {
   AffineMap point;
-  SmallVector<bool> computed; // per index: true if it is a computed value; `point` has 0 for it
+  SmallVector<bool> computed; // per index: true if the kernel computes it; `point` then has 0
   bool onLane = false;        // true if a computed index varies along the innermost loop
   unsigned pass = 0;          // number of the last pass over the row that may read the element
 };
@@ -37,7 +37,7 @@ public:
   bool allBefore(unsigned result) {
     SmallVector<kern::ResultPart> parts =
         kern::partsOfResult(body.getTerminator()->getOperand(result));
-    // Each iteration does all its reads, and then writes one element of every part of the result.
+    // Each loop iteration does all its reads, then writes one element of each part of the result.
     SmallVector<AffineMap> written;
     for (const kern::ResultPart &part : parts) {
       AffineMap point = pointOf(part.value);
@@ -72,7 +72,7 @@ private:
       unsigned pass = passOfReduction(generic);
       for (Value yielded : generic.getBody()->getTerminator()->getOperands())
         collectScalar(yielded, loopsOf(generic), pass);
-      // A reduction reads its initial value after its pass; in a sum over blocks it is a constant.
+      // An initial value is read after the reduction's pass; in a sum over blocks it is a constant.
       if (sumsBlocks(generic))
         continue;
       for (OpOperand &init : generic.getDpsInitsMutable())
@@ -150,7 +150,7 @@ private:
     });
   }
 
-  // Returns the number of the first pass over the row that can use `tensor`: 0 for an input.
+  // Returns the number of the first pass over the row that can use `tensor` (0 for an input).
   unsigned passOf(Value tensor) {
     auto generic = tensor.getDefiningOp<linalg::GenericOp>();
     if (!generic)

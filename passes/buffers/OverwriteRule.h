@@ -7,7 +7,7 @@
 // * A value that varies along a row is read element by element, before anything is written at the
 //   same element.
 // * A row reduction makes its passes over a row one after the other. Before each pass it reads the
-//   elements that are the same for the whole row. A kernel with another hero may divide a row.
+//   elements that the whole row shares. Other heroes may divide a row and do not guarantee this.
 // * A pass that reduces comes before every op that needs its result.
 #pragma once
 

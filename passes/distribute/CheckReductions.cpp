@@ -103,7 +103,7 @@ private:
       auto variable = symbols.lookup<lm::VariableOp>(load.getVariable());
       if (variable.getKind() == lm::VariableKind::Table) // a unit's padding: zeros on each rank
         return success();
-      // The variable also holds the sum of earlier micro-steps, so their stores are checked, too.
+      // The variable also holds the sum of earlier micro-steps, whose stores are checked, too.
       if (variable.getKind() == lm::VariableKind::Gradient &&
           (missing == all.end() || variable.getSymName() == store.getVariable()))
         return failure(failed(checkStores(names::kMicroFirst, load.getVariable(), summed)) ||
@@ -174,7 +174,7 @@ private:
   ModuleOp module;
   SymbolTable symbols;
   dist::MeshOp mesh;
-  std::set<std::tuple<StringRef, StringRef, Axes>> checked; // the arguments of checkStores() so far
+  std::set<std::tuple<StringRef, StringRef, Axes>> checked; // arguments of past checkStores() calls
 };
 
 struct CheckReductionsPass : lmc::impl::CheckReductionsPassBase<CheckReductionsPass> {

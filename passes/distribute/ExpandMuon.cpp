@@ -33,7 +33,7 @@ enum class Owners { Auto, Yes, No };
 
 // How the matrices of one shape are orthogonalized.
 enum class Way {
-  InPlace, // every rank orthogonalizes each run of adjacent matrices where it lies
+  InPlace, // every rank orthogonalizes adjacent matrices as one stack, without copying them
   Stacked, // every rank orthogonalizes a stack of copies of all matrices
   Owned,   // each matrix is orthogonalized by one rank
 };
@@ -41,7 +41,7 @@ enum class Way {
 // Where a matrix lies.
 struct Place {
   size_t step, matrix;           // the step's index in its window, the matrix's index in the step
-  int64_t offset;                // of the matrix's first element in the step's parameter
+  int64_t offset;                // offset of the matrix's first element in the step's parameter
   int64_t column = 0, pitch = 0; // as in lm::MatrixAttr
 };
 
@@ -73,7 +73,7 @@ SmallVector<Group> groupsOf(ArrayRef<lm::MuonOp> window) {
   return groups;
 }
 
-// Returns the number of matrices in the run of adjacent matrices that begins with matrix `first`.
+// Returns how many matrices, from matrix `first` on, lie one after the other in one parameter.
 size_t runLength(const Group &group, size_t first) {
   const int64_t elements = group.rows * group.columns;
   const Place &begin = group.places[first];
@@ -104,7 +104,7 @@ public:
 private:
   using Window = ArrayRef<lm::MuonOp>;
 
-  // Predicts the group's time in seconds; without a cost model, a number that grows with the FLOPs.
+  // Predicts the seconds for `group`. Without a cost model, returns a number that grows with FLOPs.
   double seconds(lm::MuonOp step, const Group &group, Way way) const {
     const Type type = newtonSchulzType(step);
     cost::MuonWork work{group.rows, group.columns, int64_t(group.places.size()),
@@ -201,7 +201,7 @@ private:
                                        step.getNsCoefficientsAttr());
   }
 
-  // Orthogonalizes each run of adjacent matrices as one stack.
+  // Orthogonalizes all matrices. Those that lie one after the other form one stack.
   void orthogonalizeInPlace(Window window, const Group &group) {
     const int64_t elements = group.rows * group.columns;
     for (size_t begin = 0, count = 0; begin < group.places.size(); begin += count) {
@@ -222,7 +222,7 @@ private:
   }
 
   // Stacks all matrices of the group. Each of `ranks` ranks orthogonalizes an equal share of the
-  // stack, and gathers the others. Copies of the last matrix fill the last share.
+  // stack, and gathers the other ranks' results. Copies of the last matrix fill the last shares.
   void orthogonalizeStack(Window window, const Group &group, int64_t ranks) {
     lm::MuonOp step = window.back();
     Location loc = step.getLoc();

@@ -30,7 +30,7 @@ struct Chain {
   Value result() const { return ops.back()->getResult(0); }
 };
 
-// A group is consecutive chains. Ops between them need the result of a chain of the group.
+// A group is consecutive chains. All ops that compute between them need an earlier chain's result.
 using Group = SmallVector<Chain, 1>;
 
 // Returns true if the op becomes a command that may run at the same time as a collective.
@@ -135,7 +135,7 @@ public:
     }
   }
 
-  // Makes each exchange along `expert` run until its result is first read.
+  // Overlaps each exchange along `expert` with the ops before the first reader of its result.
   void exchange() {
     SmallVector<Operation *> exchanges;
     for (Operation &op : body)
@@ -151,7 +151,7 @@ private:
   // Calls `startsChain` for each op, in order, and groups the chains that it returns.
   SmallVector<Group> groups(llvm::function_ref<std::optional<Chain>(Operation *)> startsChain) {
     SmallVector<Group> all;
-    llvm::DenseSet<Operation *> dependents; // the dependents of all chains so far
+    llvm::DenseSet<Operation *> dependents; // ops that need the result of a chain found so far
     bool isApart = true;
     for (Operation &op : body) {
       isApart |= computes(&op) && !dependents.contains(&op);
@@ -168,8 +168,8 @@ private:
   }
 
   // Makes the chain run at the same time as the ops behind it. Inserts a wait before `until`, and
-  // moves `dependents` behind the wait. These are the ops before `until` that need the result, in
-  // order. Does nothing if no other op before `until` computes anything.
+  // moves `dependents` (the ops before `until` that need the chain's result, in order) behind the
+  // wait. Does nothing if no other op before `until` computes anything.
   void overlap(const Chain &chain, Operation *until, ArrayRef<Operation *> dependents) {
     Operation *last = chain.last();
     Operation *next = last;

@@ -246,7 +246,7 @@ private:
                                                Axis::Expert, value);
   }
 
-  // Returns the rank's position along `shard`: an argument in a layer, or else a loaded scalar.
+  // Returns the rank's position along `shard`: in a layer an argument, elsewhere a loaded scalar.
   Value rankIn(func::FuncOp function, RankedTensorType type) {
     Value &known = rankOf[function];
     if (known)
@@ -274,7 +274,7 @@ private:
   dist::MeshOp mesh;
   const int64_t ranks;   // the number of ranks that divide the experts of a layer
   const double capacity; // rows of a window per choice of a rank's own tokens; 0: one window
-  llvm::StringMap<SmallVector<func::CallOp>> calls; // of each function, by its name
+  llvm::StringMap<SmallVector<func::CallOp>> calls; // key: name of the called function
   llvm::DenseMap<Operation *, Value> rankOf;        // the result of rankIn() for a function
 };
 

@@ -65,7 +65,7 @@ struct ReduceGradientsPass : lmc::impl::ReduceGradientsPassBase<ReduceGradientsP
       }
       b.setInsertionPointAfter(last);
       SmallVector<Value> sums = reducer.reduce(b, unit, values);
-      // Stores the sums. The gradients of this rank are not stored, because nothing needs them.
+      // Stores the sums. This rank's unsummed gradients are not stored: nothing needs them.
       for (auto [index, sum] : llvm::enumerate(sums))
         lm::StoreOp::create(b, sum.getLoc(), sum,
                             unit.piece.empty() ? unit.members[index] : unit.piece);

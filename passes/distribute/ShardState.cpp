@@ -25,19 +25,19 @@ using Kind = lm::VariableKind;
 
 namespace {
 
-// A stage names what the ranks along `shard` divide in addition to what earlier stages name.
+// Each stage names what ranks along `shard` divide in addition to all that earlier stages divide.
 enum class ZeroStage { None, Optimizer, Gradients, Weights };
 
 struct Member {
   lm::VariableOp parameter, gradient;
-  lm::VariableOp copy; // the copy in the compute dtype; null if functions read the parameter
+  lm::VariableOp copy; // the copy in the compute dtype; null if functions read the parameter itself
   int64_t offset = 0;  // offset of the member's first element in the unit's vector
 };
 
 // Only parameters whose keys are equal may be in one unit.
 struct UnitKey {
   int64_t layer;       // -1: outside of layers
-  int64_t alone;       // number of a matrix outside of layers, else -1
+  int64_t alone;       // a number of its own for each matrix outside of layers, else -1
   bool isVector;       // true for norms and biases, of all layers
   bool decays;         // true if the parameters have weight decay
   lm::GroupAttr group; // may be null
@@ -52,7 +52,7 @@ struct UnitKey {
 struct Unit {
   UnitKey key;
   SmallVector<Member> members;
-  int64_t elements = 0;   // padded length of the vector; for experts, of one rank's part
+  int64_t elements = 0;   // padded length of the vector; with experts, of one rank's experts
   std::string name;       // "unit.0"
   RankedTensorType piece; // the type of a rank's piece
 };
@@ -186,7 +186,7 @@ private:
     const int64_t sharing = ranks / unit.key.groups; // ranks that divide these elements
     unit.elements = int64_t(llvm::alignTo(end, sharing * kMomentBlock));
     const int64_t own = unit.elements / sharing;
-    // A piece for the optimizer is a matrix; a piece for its fallback optimizer is a vector.
+    // The optimizer updates pieces that are matrices; its fallback updates pieces that are vectors.
     unit.piece = unit.key.isTaken
                      ? RankedTensorType::get({own / kMomentBlock, kMomentBlock}, unit.key.element)
                      : RankedTensorType::get({own}, unit.key.element);
@@ -267,7 +267,7 @@ private:
               /*pitch=*/0, parameter.getColumnsAttr());
           continue;
         }
-        // The parts are experts, equally many for every group of ranks. Lists those of `group`.
+        // With several groups, parts are experts, equally many per group. Lists those of `group`.
         ArrayRef<Attribute> parts = parameter.getPartsAttr().getValue();
         const size_t count = parts.size() / size_t(unit.key.groups);
         addParts(member, parts.slice(size_t(group) * count, count), offset);

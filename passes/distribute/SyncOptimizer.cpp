@@ -103,7 +103,7 @@ private:
     lm::StoreOp::create(b, loc, overRanks(own), sums.getSymName());
   }
 
-  // Derives the list of tensors in each piece of optimizer state from the list of its parameter.
+  // Lists the tensors in each piece of optimizer state, as derived from its parameter's list.
   void listStates() {
     for (auto variable : module.getOps<lm::VariableOp>()) {
       if (variable.getShards() || !variable.getParameter())

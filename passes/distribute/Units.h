@@ -25,7 +25,7 @@ struct UnitGradients {
   std::vector<std::string> members; // the variables of the gradients of this rank's own tokens
   std::vector<int64_t> offsets;     // index of each member's first element in the vector; ascending
   int64_t elements = 0;             // length of the vector, with padding
-  // The variable that gets this rank's piece of the sum. "": each member gets its own part.
+  // The variable that gets this rank's piece of the sum. If "", each member gets a part of the sum.
   std::string piece;
   int64_t layer = -1;
   // True if the values count the tokens that chose an expert. No cast may round such numbers.

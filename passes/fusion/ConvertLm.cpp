@@ -118,7 +118,7 @@ public:
   Value collapse(OpBuilder &b, Location loc, Value x) {
     return tensor::CollapseShapeOp::create(b, loc, flat, x, groups);
   }
-  // Returns the affine map from the loops (batch, seq, head, i) over `part` to `indices`.
+  // Returns the affine map to `indices` from the loops over `part`: (batch, seq, head, i).
   AffineMap map(ArrayRef<AffineExpr> indices) { return AffineMap::get(4, 0, indices, context); }
   // Returns the affine map from (batch, seq, head, i) to half `j` (0 or 1) of each head in `whole`.
   AffineMap at(int64_t j) { return map({batch, seq, head, number(j), i}); }
@@ -450,7 +450,7 @@ static kern::FusionOp crossEntropy(OpBuilder &b, Location loc, Value logits, Val
               Scalar hit = equal(s.index(1).toI32(), s[2]);
               Scalar zero = s.constant(element, 0.0);
               Scalar onehot = select(hit, s.constant(element, 1.0), zero);
-              if (zLoss > 0) { // p becomes p (1 + 2 zLoss lse)
+              if (zLoss > 0) { // the gradient of zLoss lse^2 is 2 zLoss lse p
                 Scalar z = s[1] * (2 * zLoss);
                 p = p + p * z;
               }

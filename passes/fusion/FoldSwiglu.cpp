@@ -239,7 +239,7 @@ struct FoldSwigluPass : lmc::impl::FoldSwigluPassBase<FoldSwigluPass> {
     calls = callsOf(getOperation());
     for (auto &[function, of] : calls)
       takeWhole(function, of);
-    // Gradients come first: they also merge an lm.swiglu that the backward pass recomputes.
+    // Gradients come first: their merge includes an lm.swiglu that the backward pass recomputes.
     foldAll<lm::SwigluGradOp>();
     foldAll<lm::SwigluOp>();
   }

@@ -235,7 +235,7 @@ private:
   // Returns true if the variables that calls pass for `arguments` can become one variable: all are
   // parameters, or all are compute copies of parameters, and nothing else reads or writes them.
   bool mayLayTogether(func::FuncOp layer, const Arguments &arguments) {
-    // Maps a variable to its index in `arguments` and the same call's variable for index 0.
+    // Maps a variable to its index in `arguments`, and to the same call's variable for index 0.
     llvm::StringMap<std::pair<unsigned, Operation *>> seen;
     for (func::CallOp call : calls[layer]) {
       lm::VariableOp first;

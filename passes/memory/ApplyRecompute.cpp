@@ -218,7 +218,7 @@ private:
   SymbolTable symbols;
   const RecomputeOptions &options;
   OpBuilder b;
-  llvm::StringMap<Variant> forwardVariants; // by name of the new function
+  llvm::StringMap<Variant> forwardVariants; // key: the name of the variant's function
   llvm::StringMap<func::FuncOp> backwardVariants;
   llvm::SetVector<func::FuncOp> replaced; // the halves whose calls were replaced
 };

@@ -25,7 +25,7 @@ struct RecomputeOption {
   std::string name;                // "none", "activation", "full", "block", "hull1", ..., "keep1", ...
   std::vector<int64_t> recomputed; // positions of the ops in the forward half, ascending
   std::vector<std::string> ops;    // the names of those ops in the model
-  uint64_t keptBytes = 0;          // of kept values, but not the layer's arguments and results
+  uint64_t keptBytes = 0;          // bytes of kept values, except the layer's arguments and results
   double seconds = 0;              // time to recompute the ops once
   double flops = 0;       // FLOPs of the recomputed ops
   // True if the layer's gathered weights are kept for the backward pass, and not gathered again.

@@ -17,7 +17,7 @@ struct FusionPair {
   std::string hero;          // of the merged kernel: "row_reduction"; "" if refused
   std::string refusal;       // why the merge was refused; "" if merged
   uint64_t bytes = 0;        // memory traffic that the merge saves, or would save
-  double seconds = 0;        // the time of that traffic and of one launch
+  double seconds = 0;        // the time of the saved traffic and of one launch
 
   bool operator==(const FusionPair &) const = default;
 };

@@ -34,7 +34,7 @@ llvm::Expected<MergePlan> planMerge(const FusionPart &first, const FusionPart &s
 llvm::Error buildMerged(const MergePlan &plan, const FusionPart &first, const FusionPart &second,
                         mlir::Operation *merged);
 
-// Returns the source ops of two merged ops, those of `first` first.
+// Returns the names of the model ops that the merged op computes, those of `first` first.
 mlir::ArrayAttr mergedSources(mlir::MLIRContext *context, const FusionPart &first,
                               const FusionPart &second);
 
@@ -47,10 +47,10 @@ uint64_t savedBytes(mlir::Operation *first, mlir::Operation *second);
 // if and only if their strings are equal. A string holds addresses, so it differs from run to run.
 std::string fingerprint(kern::Hero hero, mlir::Block &body);
 
-// Returns the names of a kernel's source ops for users: "lm.add+lm.rms_norm".
+// Returns the names of the model ops that a kernel computes, for users: "lm.add+lm.rms_norm".
 std::string describe(mlir::ArrayAttr sources);
 
-// Returns a name for a kernel with these source ops. It is a C identifier: "add_rms_norm".
+// Returns a C identifier as a name for a kernel that computes these model ops: "add_rms_norm".
 // Different kernels may get the same name: see kern::unusedName().
 std::string kernelName(mlir::ArrayAttr sources);
 
