@@ -381,7 +381,7 @@ void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &
       *std::get<double *>(field) = value;
   }
   if (model.family) {
-    Config initial; // initial values of this family: families may share a key but not its default
+    Config initial; // this family's defaults: a key may have other defaults in other families
     for (const Key &own : model.family->keys) {
       own.field(initial);
       if (!provenance.given(own.path()))

@@ -121,7 +121,7 @@ Result<Config> loadConfig(const std::string &path, const std::vector<std::string
   KeyTable keys(families);
   Config config;
   for (const Key &key : keys)
-    key.field(config); // sets the initial values that families define
+    key.field(config); // this call sets the initial values that families define
   config.path = path;
   config.directory = std::filesystem::absolute(path).lexically_normal().parent_path().string();
 
@@ -135,7 +135,7 @@ Result<Config> loadConfig(const std::string &path, const std::vector<std::string
 
   const ParsedFile file = parseToml(config.text, path, keys, diagnostics);
   for (const Key &key : keys)
-    key.field(config); // adds the tables of lists in the order of the file
+    key.field(config); // this call adds the tables of lists, in the order of the file
   const std::vector<Assignment> changes = parseOverrides(overrides, keys, diagnostics);
   Provenance provenance{
       .file = path, .sections = file.sections, .keys = {}, .broken = file.misspelt};

@@ -40,7 +40,7 @@ struct RopeScaling {
   double lowFreqFactor = 1.0;                // used by llama3
   double highFreqFactor = 4.0;               // used by llama3
   int64_t originalMaxPositionEmbeddings = 0; // default: max_position_embeddings
-  double attentionFactor = 0.0;              // used by yarn; 0: 0.1 ln(factor) + 1, as in its paper
+  double attentionFactor = 0.0;              // for yarn; 0: 0.1 ln(factor) + 1, as in YaRN's paper
   double betaFast = 32.0, betaSlow = 1.0;    // used by yarn
   bool operator==(const RopeScaling &) const = default;
 };
@@ -84,13 +84,13 @@ struct TrainingConfig {
   int64_t microBatchSize = 0;         // MBS: sequences per device and micro-step
   bool microBatchAuto = false;        // true for "auto": the compiler chooses microBatchSize
   int64_t gradientAccumulationSteps = 0; // GAS, computed from other keys
-  int64_t trainIters = 0;                // default: what trainTokens or the phases add up to
+  int64_t trainIters = 0;                // default: steps for trainTokens, or of all phases
   int64_t trainTokens = 0;               // 0: not given
   DataType computeDType = DataType::BF16;
   bool documentMask = false; // tokens attend only to their own document
   bool documentPositions = false; // positions restart at each document
   bool documentLossMask = false;  // the last token of a document has no loss
-  double zLoss = 0;               // factor of lse^2, a z-loss that only gradients include; 0: none
+  double zLoss = 0;               // factor of logsumexp(logits)^2, only in gradients; 0: no z-loss
   uint64_t seed = 0;
   bool operator==(const TrainingConfig &) const = default;
 };
@@ -112,7 +112,7 @@ struct OptimizerConfig {
   // Of type "muon".
   double muonLr = 0;          // peak learning rate of Muon's matrices; 0: lr_schedule.lr
   double muonMomentum = 0.95; // decay of the momentum
-  bool muonNesterov = true;   // direction: the momentum after another update with the same gradient
+  bool muonNesterov = true;   // true: direction is the momentum, updated again by the same gradient
   int64_t muonNsSteps = 5;    // steps of Newton-Schulz
   double muonNsA = 3.4445, muonNsB = -4.775, muonNsC = 2.0315; // coefficients of Newton-Schulz
   double muonEps = 1e-7;                          // smallest norm by which a direction is divided
@@ -121,7 +121,7 @@ struct OptimizerConfig {
   std::string muonOwners = "auto";      // auto | yes | no: one rank per matrix orthogonalizes it
   double routerBiasUpdateSpeed = 0.001; // change of a router's bias per step (lm.balance_bias)
   double clipGrad = 1.0;                // maximum L2 norm of all gradients; 0: no clipping
-  bool decayNormsAndBiases = false;     // weight decay on the weights of norms and on biases too
+  bool decayNormsAndBiases = false;     // true: norm weights and biases get weight decay too
   std::map<std::string, ParameterGroup> groups; // by name
   bool operator==(const OptimizerConfig &) const = default;
 };
@@ -142,15 +142,15 @@ struct DistributedConfig {
   ShardingStrategy strategy = ShardingStrategy::Zero1;
   int64_t shardGroup = kAutoGroup; // number of ranks that divide the state among them
   std::string reduce = "auto";     // auto | each | last: micro-steps that reduce gradients
-  std::string reduceDType = "f32"; // f32 | bf16 | f16: dtype of sent gradients; f64 models: f64
+  std::string reduceDType = "f32"; // f32 | bf16 | f16: dtype of sent gradients (f64 in f64 models)
   std::string reshardAfterForward = "auto"; // auto | yes | no
   std::string overlap = "auto"; // auto | yes | gathers | no: collectives that overlap computation
   int64_t expertParallel = 1;   // ranks that divide the experts of a layer between them
-  double expertCapacity = 0;    // a rank's expert rows at a time, in multiples of the mean; 0: all
+  double expertCapacity = 0;    // a rank's expert rows at a time, relative to an equal load; 0: all
 
   int64_t ranks() const { return nodes * devicesPerNode; }
-  // A group consists of consecutive ranks that divide the state among them. Return the number of
-  // ranks in a group, and the number of groups.
+  // A group consists of consecutive ranks that divide the state among them. shardRanks() is the
+  // number of ranks in a group, and replicateRanks() is the number of groups.
   int64_t shardRanks() const;
   int64_t replicateRanks() const { return ranks() / shardRanks(); }
   bool dividesGradients() const;
@@ -187,7 +187,7 @@ struct PhaseConfig {
   double share = 0;   // fraction of training.train_tokens, or else of train_iters; 0: not given
   // The defaults are the values of [training]. A microBatchSize of 0 stands for "auto".
   int64_t sequenceLength = 0, batchSize = 0, microBatchSize = 0;
-  std::vector<std::string> sources; // "NAME" or "NAME=WEIGHT"; empty: all, with their own weights
+  std::vector<std::string> sources; // "NAME" or "NAME=WEIGHT"; empty: all with the sources' weights
   std::string lrStyle = "continue"; // as [lr_schedule].style; "continue": [lr_schedule] applies
   double lr = 0, minLr = 0;         // peak and last learning rate of the phase's own style
   int64_t warmupIters = 0;          // warm-up steps of the phase's own style
@@ -239,13 +239,13 @@ struct GuardConfig {
   std::string action = "stop";   // stop | warn | off: reaction to a diverged loss
   std::string onSpike = "warn";  // warn | skip | rollback | stop: reaction to a spike
   int64_t rollbacks = 3;         // maximum number of times that a run goes back to a checkpoint
-  int64_t refund = 1000;         // steps without a spike after which rollbacks count anew; 0: never
+  int64_t refund = 1000;         // steps without a spike that reset the rollback count; 0: never
   std::string skipSteps;         // steps whose update is left out, "120,130-140"; "": none
-  int64_t window = 100;          // steps that running deviations span; running means span a tenth
+  int64_t window = 100;          // steps that running deviations span; running means: a tenth of it
   int64_t patience = 100;        // a loss that stays high for so many steps has diverged
-  double spike = 6;              // a value so many standard deviations above the mean is high
+  double spike = 6;              // loss or norm so many standard deviations above its mean is high
   double rise = 1;               // a loss so many nats above its lowest level is high
-  double plateau = 0.002;        // a smaller relative fall of the mean loss in 1/8 of the run warns
+  double plateau = 0.002;        // warns if 1/8 of the run lowers the mean loss by a smaller share
   double validation = 0.2;       // warns of a validation loss so many nats above the lowest; 0: off
   int64_t compareWeights = 1000; // steps between comparisons of all copies of a weight; 0: none
   double updateRatio = 0.1; // warns if L2 norm of update / L2 norm of weights is above it; 0: never
@@ -273,7 +273,7 @@ struct Config {
   MemoryConfig memory;
   DistributedConfig distributed;
   DataConfig data;
-  std::map<std::string, ValidationConfig> validations; // by name; empty: `data.validation`
+  std::map<std::string, ValidationConfig> validations; // by name; empty: `data.validation` is used
   CheckpointConfig checkpoint;
   MonitoringConfig monitoring;
   GenerationConfig generation;

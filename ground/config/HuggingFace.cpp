@@ -198,7 +198,7 @@ std::vector<Assignment> importHuggingFaceConfig(const std::string &path, const K
     json = Json::parse(*text);
   } catch (const Json::parse_error &wrong) {
     const size_t byte = std::min(wrong.byte ? wrong.byte - 1 : 0, text->size());
-    const size_t lineStart = byte ? text->rfind('\n', byte - 1) + 1 : 0; // not found: npos + 1 = 0
+    const size_t lineStart = byte ? text->rfind('\n', byte - 1) + 1 : 0; // no '\n': npos + 1 is 0
     const auto line = std::count(text->begin(), text->begin() + byte, '\n') + 1;
     diagnostics.error(
         {path, static_cast<unsigned>(line), static_cast<unsigned>(byte - lineStart + 1)},

@@ -89,7 +89,7 @@ public:
   // Returns the key with this path ("data.source.web.paths"), or nullptr. Adds the keys of a table
   // of a list if the path names such a table and its keys are missing.
   const Key *reach(std::string_view path);
-  bool hasSection(std::string_view section) const; // that has keys
+  bool hasSection(std::string_view section) const; // true if a key is in this section
 
   const ModelFamilies families;
 
@@ -97,7 +97,7 @@ private:
   // Sorts by section; keys of a section keep their order. All tables of a list are one section.
   void sort();
 
-  std::list<Key> keys; // std::list: a key stays where it is when others are added
+  std::list<Key> keys; // std::list, so that pointers to keys stay valid when keys are added
 };
 
 // Joins the names as "a, b or c", where "or" is `word`.

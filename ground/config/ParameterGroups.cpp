@@ -10,7 +10,7 @@ namespace lmc {
 // Returns the edit distance between a pattern and a name: the minimum number of characters to
 // insert, delete or replace. `*` matches any run of characters, and `?` any single character.
 static size_t distance(std::string_view pattern, std::string_view parameter) {
-  // row[j] is the distance between the pattern so far and the first j characters of `parameter`.
+  // row[j] is the distance of the pattern read so far from the first j characters of `parameter`.
   std::vector<size_t> row(parameter.size() + 1);
   for (size_t j = 0; j < row.size(); ++j)
     row[j] = j;

@@ -23,7 +23,7 @@ std::vector<std::string> namesIn(const KeyTable &keys, std::string_view section)
   return names;
 }
 
-// Returns the first key of any section with this name, else with this alias, else nullptr.
+// Returns the first key, in any section, that has this name, else this alias, else nullptr.
 const Key *findAnywhere(const KeyTable &keys, std::string_view name) {
   for (const Key &key : keys)
     if (key.name == name)
@@ -45,8 +45,8 @@ struct Unknown {
   std::vector<std::string> meant; // paths of keys
 };
 
-// Returns a hint for a name that is no key of `section`: which section has this key, or lmc's key
-// for this name in another program. It continues an error ("; it belongs to [data]"), or is "".
+// Returns a hint for a name that is no key of `section`: the section that has this key, or the key
+// of lmc for another program's name. It continues an error ("; it belongs to [data]"), or is "".
 Unknown hintFor(const KeyTable &keys, std::string_view section, std::string_view name) {
   const auto belongsTo = [](const Key &key) -> Unknown {
     return {fmt::format("; it belongs to {}", headerText(key.section)), {key.path()}};
@@ -112,7 +112,7 @@ std::string sectionMeant(std::string_view name) {
   return nearestName(name, names);
 }
 
-// Returns true if `section` is probably a misspelt section of lmc. Its keys are then not reported.
+// Returns true if `section` is probably misspelt: only its name is then reported, not its keys.
 bool isMisspelt(std::string_view section) {
   if (listOf(section))
     return true;
@@ -258,7 +258,7 @@ private:
 
   void readKey(const Key &key, const toml::key &name, const toml::node &node) {
     for (const Assignment &earlier : parsed.assignments)
-      if (earlier.key == &key) // one of the names is the alias: TOML itself rejects equal names
+      if (earlier.key == &key) // given by name and by alias: TOML itself rejects equal names
         return diagnostics.error(at(name.source()), "{} is given twice, as '{}' and as '{}'",
                                  key.path(), key.name, key.alias);
     parsed.assignments.push_back({&key, toValue(node), at(node.source())});

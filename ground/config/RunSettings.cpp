@@ -33,7 +33,7 @@ public:
 
 private:
   Result<void> store(const Setting &entry) {
-    // Skips [model], which is fixed in the plan's functions, and keys of earlier releases.
+    // Skips [model], which is fixed in the plan's functions, and keys that this release lacks.
     const Key *key = entry.key.starts_with("model.") ? nullptr : keys.reach(entry.key);
     if (!key)
       return {};
@@ -88,7 +88,7 @@ private:
 
   // Computes the defaults that derive from settings that `--set` has changed.
   Result<void> deriveDefaults() {
-    std::map<std::string, std::string> moved; // changed values; keys follow those they derive from
+    std::map<std::string, std::string> moved; // changed values; a key comes after its derivedFrom
     for (Setting &entry : entries) {
       if (entry.origin == SettingOrigin::RunSet)
         moved[entry.key] = entry.value;

@@ -20,7 +20,7 @@ constexpr double kLongSeconds = 1800; // a longer run that saves only at its end
 
 struct Job {
   const Config &config;
-  const SettingTable &table; // with the origins of the values
+  const SettingTable &table; // has the origin of each value
   std::vector<SettingFault> &faults;
 
   bool given(std::string_view key) const {
@@ -55,7 +55,7 @@ std::vector<int64_t> sequenceLengths(const Config &config) {
   return {lengths.begin(), lengths.end()};
 }
 
-// Adds the faults of a schedule in `section` ("phase.NAME."). They also depend on the keys `reads`.
+// Adds the faults of a schedule in `section` ("phase.NAME."). All also depend on the keys `reads`.
 void addLrFaults(const Job &job, const LrKeys &keys, int64_t lastStep, const std::string &section,
                  const std::vector<std::string> &reads) {
   for (SettingFault fault : lrFaults(keys, lastStep)) {
@@ -73,7 +73,7 @@ void schedule(const Job &job) {
 }
 
 void phaseSchedules(const Job &job) {
-  int64_t before = 0; // steps of the phases before
+  int64_t before = 0; // number of steps in all earlier phases
   for (const PhaseConfig &phase : job.config.phases) {
     const std::string section = fmt::format("phase.{}.", phase.name);
     int64_t steps = phase.steps;
@@ -191,7 +191,7 @@ void phaseSources(const Job &job) {
       }
     }
     if (names.empty() || names.size() < phase.sources.size())
-      continue; // the phase reads all sources, or one of its entries is wrong
+      continue; // the phase reads all sources, or a wrong entry was reported
     if (const auto shares = sharesOfWeights(numbers); !shares)
       report(shares.error().message);
   }

@@ -20,12 +20,12 @@ std::vector<SettingFault> settingFaults(const Config &config, const SettingTable
 // Returns the keys of [lr_schedule].
 LrKeys lrKeys(const Config &config, const SettingTable &table);
 
-// Returns the keys of a phase's own schedule, which begins at the first step of the phase. Keys
-// that the phase does not give have their values from [lr_schedule].
+// Returns the keys of a phase's own schedule, which begins at the first step of the phase. The keys
+// wsd_decay_* (and `lr` if the phase gives none) have their values from [lr_schedule].
 LrKeys phaseLrKeys(const Config &config, const SettingTable &table, const PhaseConfig &phase);
 
 // Returns the number of steps between two checkpoints, or 0 if only the end of the run writes one.
-// The number follows from checkpoint.interval or checkpoint.interval_minutes, whichever was given
+// It is computed from checkpoint.interval or checkpoint.interval_minutes, whichever was given
 // later. `stepSeconds` is the predicted time of a step in seconds, or 0 without a prediction.
 int64_t checkpointInterval(const Config &config, const SettingTable &table, double stepSeconds);
 

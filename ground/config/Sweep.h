@@ -9,7 +9,7 @@ namespace lmc {
 struct SweepJob {
   // The varied values, for names of files: "lr=1e-3-style=wsd"; "" if no key has several values.
   std::string name;
-  std::vector<std::string> varied;   // the same as settings: "lr_schedule.lr=1e-3"
+  std::vector<std::string> varied;   // varied values as settings: "lr_schedule.lr=1e-3"
   std::vector<std::string> settings; // all settings, as loadConfig() takes them
 };
 

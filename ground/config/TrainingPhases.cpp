@@ -22,7 +22,7 @@ std::string keyOf(const PhaseConfig &phase, const char *name) {
   return fmt::format("phase.{}.{}", phase.name, name);
 }
 
-// Returns the steps that read `tokens` tokens, rounded up. Sizes of 0 were reported as errors.
+// Returns how many steps read `tokens` tokens, rounded up. Sizes of 0 were reported as errors.
 int64_t stepsFor(int64_t tokens, int64_t batchSize, int64_t sequenceLength) {
   const int64_t perStep = std::max<int64_t>(batchSize * sequenceLength, 1);
   return (tokens + perStep - 1) / perStep;
@@ -118,7 +118,7 @@ void checkTokens(const CheckedJob &job, const Config &config) {
 
 void resolveSteps(const CheckedJob &job, Provenance &provenance, Config &config) {
   TrainingConfig &training = config.training;
-  // If the file gives one of train_iters and train_tokens, and --set the other, uses --set's.
+  // If the file gives one of train_iters and train_tokens, and --set the other, --set's key wins.
   const auto isOverride = [&](const char *key) {
     const auto found = provenance.keys.find(key);
     return found != provenance.keys.end() && found->second.file == kOverrides;

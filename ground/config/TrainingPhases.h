@@ -6,7 +6,7 @@
 namespace lmc::config {
 
 // Sets the number of steps of each phase, the values that a phase takes from [training], and
-// training.trainIters if it was not given. `job` must be the job of `config`.
+// training.trainIters if it was not given. `job.config` must refer to `config`.
 void resolveSteps(const CheckedJob &job, Provenance &provenance, Config &config);
 
 // Puts the batch sizes of the phase `config.phase` into [training]. Sets training.sequence_length

@@ -199,7 +199,7 @@ Setting resolvedSetting(const Key &key, Config &config) {
           setting.value = *field ? "true" : "false";
         } else if constexpr (std::is_arithmetic_v<T>) {
           setting.type = std::is_integral_v<T> ? Type::Integer : Type::Float;
-          setting.value = fmt::format("{}", *field); // shortest text that reads back exactly
+          setting.value = fmt::format("{}", *field); // shortest text that parses to the same number
           setting.minimum = key.minimum;
           setting.maximum = key.maximum;
         } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
@@ -241,7 +241,7 @@ std::vector<std::pair<const ModelFamily *, std::string>> otherDefaults(const Key
 std::string defaultMarkdown(const Key &key) {
   const DerivedDefault &derived = key.derived;
   if (!derived.key.empty()) {
-    // Names the other key by its last part, or by its whole path if `key` has the same last part.
+    // Shows the last part of derived.key, or all of it if the last part is also the name of `key`.
     const std::string last = derived.key.substr(derived.key.rfind('.') + 1);
     const std::string &name = last == key.name ? derived.key : last;
     return derived.divisor == 1 ? name : fmt::format("{} / {}", name, derived.divisor);

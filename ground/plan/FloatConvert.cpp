@@ -21,9 +21,9 @@ struct Float16 {
 template <typename T> constexpr bool kIsShort = !std::is_floating_point_v<T>;
 } // namespace
 
-// Has no jumps, so compilers can vectorise a loop of calls. Below 2^-14 (the smallest normal f16),
-// f16 numbers are multiples of 2^-24. f32 numbers in [0.5, 1) are, too. So adding 0.5 to an f32
-// rounds it as f16 needs. (Method: F. Giesen, "half to float done quick".)
+// The code has no jumps, so compilers can vectorise a loop of calls. Below 2^-14 (the smallest
+// normal f16), f16 numbers are multiples of 2^-24, as f32 numbers in [0.5, 1) are. So adding 0.5 to
+// an f32 rounds it as f16 needs. (Method: F. Giesen, "half to float done quick".)
 uint16_t toFloat16(float value) {
   constexpr uint32_t kSmallestNormal = (127 - 14) << 23, kOverflow = (127 + 16) << 23;
   const uint32_t bits = std::bit_cast<uint32_t>(value), sign = bits >> 16 & 0x8000;

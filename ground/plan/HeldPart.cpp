@@ -82,7 +82,7 @@ HeldPart writtenPart(const plan::Plan &plan, const plan::Variable &variable, uin
                        variable.kind() == plan::VariableKind::Moment2Scale;
   const uint64_t block = isScale ? 1 : uint64_t(kMomentBlock);
   const uint64_t blocks = (held.count + block - 1) / block;
-  // Returns how many elements the first `number` of the ranks with the same elements write.
+  // Returns how many elements the first `number` of the ranks that have these elements write.
   auto before = [&](uint64_t number) {
     return std::min(held.count, blocks * number / copies * block);
   };

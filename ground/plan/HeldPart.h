@@ -20,7 +20,7 @@ struct HeldPart {
   HeldPart part(uint64_t from, uint64_t number) const;
   // Returns the longest range of adjacent elements at the beginning of the part.
   HeldPart run() const;
-  // Returns the part's ranges of adjacent elements. If the part has a pitch, these are its rows.
+  // Returns the part's ranges of adjacent elements. With a pitch, each row is one range.
   std::vector<HeldPart> runs() const;
   // Returns the part as one range of the slice, from the part's first element to its last. The
   // range includes the padding between rows.

@@ -15,7 +15,7 @@ using nlohmann::json;
 
 namespace lmc::plan {
 
-// runs[function][command][run] is the duration of the run in seconds.
+// runs[function][command][run] is the duration of one run of the command, in seconds.
 using Runs = std::vector<std::vector<std::vector<double>>>;
 
 static Error noTrace(const std::string &path) {

@@ -42,15 +42,15 @@ inline constexpr const char *kUpdateNorm = "run.update_norm";
 inline constexpr const char *kDebugLogits = "debug.logits";
 
 // Statistics of routers, summed over the micro-steps and ranks of an optimizer step. The vector
-// kRouterSums contains them all. routerSum(which, layer) names the vector of one layer, with one
-// element per expert. The vector kRouterBalance itself is a sum over all layers.
+// kRouterSums contains them all. routerSum(NAME, layer), for a NAME below, names the vector of one
+// layer, with one element per expert. The vector kRouterBalance itself is a sum over all layers.
 inline constexpr const char *kRouterSums = "run.router";
 inline constexpr const char *kRouterCounts = "run.router.counts";   // choices
 inline constexpr const char *kRouterEntropy = "run.router.entropy"; // sums of -p log p, in nats
 // One number: how many choices lie after a rank's first window of rows. Only with expert_capacity.
 inline constexpr const char *kRouterLate = "run.router.late";
-// Each expert's contribution to the balancing loss. A layer's vector has it without the
-// coefficient. The vector of all layers has the terms that are added to the tokens' losses.
+// Each expert's part of the balancing loss. A layer's vector has it without router_aux_loss_coef as
+// a factor. The vector of all layers has the terms that are added to the tokens' losses.
 inline constexpr const char *kRouterBalance = "run.router.balance";
 
 // Returns "attention_grad" for "AttentionGrad", and "muon_ns_dtype" for "muonNsDType".

@@ -78,7 +78,7 @@ uint64_t unionBytes(const std::vector<const plan::Slice *> &slices) {
       covered += extent.end - extent.begin;
     return std::min(sum, covered);
   }
-  // Slices begin and end at cuts. Between neighbouring cuts, coverage repeats every `pitch` bytes.
+  // Each cut begins or ends a slice. Between adjacent cuts, coverage repeats every `pitch` bytes.
   std::ranges::sort(cuts);
   cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
   uint64_t total = 0;

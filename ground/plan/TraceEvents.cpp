@@ -8,7 +8,7 @@ using nlohmann::json;
 
 namespace lmc::plan {
 
-// Each track of the trace is a thread: 0 has the functions, 1 + s the commands of stream s.
+// Each track of the trace is a thread: thread 0 has functions, thread 1 + s commands of stream s.
 static constexpr int kFunctions = 0;
 static int threadOf(uint16_t stream) { return 1 + stream; }
 

@@ -510,7 +510,7 @@ private:
       if (!operand.mayBeSpaced && slice(operand.slice).pitch() != 0)
         return fail("operand {} is not dense", operand.name);
     }
-    // Only a Launch may write bytes of its other operands: its kernel reads them before it writes.
+    // Only a Launch's results may overlap its other operands: its kernel reads before it writes.
     if (!command.body_as_Launch())
       LMC_TRY(apart(operands));
     return launches(command, operands);
@@ -722,7 +722,7 @@ private:
     return dtypeOf(index) == DType::F64 ? DType::F64 : DType::F32;
   }
 
-  // Checks that extents and index counts fit into 32 bits.
+  // Checks that `type` is a float type, and that extents and index counts are in [1, kMaxInt32].
   Result<void> extents(DType type, std::initializer_list<uint64_t> all) {
     if (!isFloat(type))
       return fail("it is of {}", plan::EnumNameDType(type));

@@ -85,7 +85,7 @@ void checkPoints(const LrKeys &keys, std::vector<SettingFault> &faults) {
   }
 }
 
-// Adds a mistake if the keys `plain` and `ratio`, two forms of a value, come from the same place.
+// Adds a mistake if the keys `plain` and `ratio`, two forms of a value, have the same origin.
 void checkForms(const LrKeys &keys, const char *plain, const char *ratio,
                 std::vector<SettingFault> &faults) {
   if (whereGiven(keys, ratio) && whereGiven(keys, ratio) == whereGiven(keys, plain))

@@ -29,14 +29,14 @@ struct Setting {
   std::vector<std::string> values = {}; // the elements of a StringList
   SettingOrigin origin = SettingOrigin::Default;
   bool identity = false; // another value trains another model: a restart must declare the change
-  // The default may be derived: it is then the value of this setting, divided by derivedDivisor.
+  // A derived default is the value of the setting `derivedFrom`, divided by `derivedDivisor`.
   std::string derivedFrom = {};
   double derivedDivisor = 1;
   // Only the settings of a job have the members from here on.
   double minimum = 0, maximum = 0;       // range of a number, inclusive; may be infinite
   std::vector<std::string> choices = {}; // accepted texts; empty: any text
   std::string doc = {};
-  bool runTime = false; // `lmc-run --set` may change it
+  bool runTime = false; // `lmc-run --set` may change the setting
 
   // Returns the value as one text; a list as "[a, b]".
   std::string text() const;
@@ -67,7 +67,7 @@ public:
   // "data.source". Returns none if the key that replaces the list was given later (--set is later
   // than the file): data.train for [[data.source]], and data.validation for [[validation]].
   std::vector<std::string> tablesOf(std::string_view list) const;
-  // Returns the files of data.train or data.validation; none if its list of tables came later.
+  // Returns the files of data.train or data.validation; none if its list of tables was given later.
   std::vector<std::string> files(std::string_view key) const;
   // Returns the value of `key`. Error: no setting has this key, or its value is no number.
   Result<double> number(std::string_view key) const;

@@ -22,7 +22,7 @@ private:
   const char *action;
   const std::string &path;
   std::chrono::steady_clock::time_point began;
-  FileWait *previous, *next; // neighbours in the list of all waits, the oldest first
+  FileWait *previous, *next; // neighbours in the list of all FileWaits; the oldest is first
 };
 
 // Returns "reading PATH for 31 s" for the unfinished file operation that began first. Returns

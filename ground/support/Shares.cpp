@@ -17,7 +17,7 @@ static std::vector<uint64_t> wholeShares(const std::vector<double> &weights) {
   // Pairs (digits, exponent) of the weights: weight = digits * 10^exponent.
   std::vector<std::pair<uint64_t, int>> decimals;
   for (double weight : weights) {
-    const std::string text = fmt::format("{}", weight); // shortest, like "0.125" or "1e-07"
+    const std::string text = fmt::format("{}", weight); // shortest text, like "0.125" or "1e-07"
     const size_t e = std::min(text.find('e'), text.size());
     std::string digits = text.substr(0, e);
     int exponent = e < text.size() ? std::stoi(text.substr(e + 1)) : 0;

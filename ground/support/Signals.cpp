@@ -81,7 +81,7 @@ void take(int signal) {
   if (std::ranges::find(kStopSignals, signal) == kStopSignals.end() && signal != SIGQUIT)
     return;
   // This thread also receives signals that the program ignores. For example, a shell starts
-  // background jobs with SIGINT ignored. SIGINT can still stop such a run.
+  // background jobs with SIGINT ignored. SIGINT can still stop a run in such a job.
   const bool endsProgram = signal == SIGQUIT || runs == 0;
   if (sigismember(&atStart().ignored, signal) && (endsProgram || signal == SIGHUP))
     return;

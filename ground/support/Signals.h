@@ -33,7 +33,7 @@ void blockSignals();
 void unblockQuit();
 
 // Ignores SIGPIPE (a pipe or connection has no reader any more) and SIGXFSZ (a file is too large).
-// The write returns an error instead.
+// The failed write then returns an error, and no signal ends the program.
 void ignoreFailedWrites();
 
 // Returns true if SIGHUP was ignored at the start, as under nohup. SIGHUP then stays ignored.

@@ -62,7 +62,7 @@ Json choicesJson(const Key &key) {
 
 Json integerType(const Key &key) {
   Json schema = {{"type", "integer"}};
-  if (key.isSize()) { // as parseSize() reads it
+  if (key.isSize()) { // accepts the texts that parseSize() reads
     schema["type"] = {"integer", "string"};
     schema["pattern"] = R"(^([0-9]+\.?[0-9]*|\.[0-9]+) *(B|[KMGT]i?B)?$)";
   } else if (!key.choices.empty()) {
@@ -233,8 +233,8 @@ private:
 
   Json schema;
   std::vector<std::string> required;
-  Json conditions = Json::array();    // these require keys that some jobs need or that have 2 names
-  Json dependencies = Json::object(); // these forbid a table to have a key under both names
+  Json conditions = Json::array();    // these require keys with an alias or of some families only
+  Json dependencies = Json::object(); // these forbid a table to have both a key and its alias
 };
 
 // Returns the schema of a section. It contains the schemas of the sections inside.

@@ -7,7 +7,7 @@
 // The function that returns a key's field: FIELD(training.seed) returns config.training.seed.
 #define FIELD(PATH) [=](Config &config) -> Field { return &config.PATH; }
 
-// Adds a key that has the name of its field: KEY(training.zLoss, ...) is `z_loss`.
+// Adds a key with the name of its field in snake case: KEY(training.zLoss, ...) adds `z_loss`.
 #define KEY(PATH, ...) key(nameOfField(#PATH), FIELD(PATH), __VA_ARGS__)
 
 namespace lmc::config::keys {
@@ -59,7 +59,7 @@ private:
   void data();
   void run();
   void target();
-  // The tables of lists.
+  // Each adds the keys of the table `name` of a list, such as [[data.source]].
   void group(const std::string &name);
   void source(const std::string &name);
   void phase(const std::string &name);

@@ -60,7 +60,7 @@ inline void identity(Key &key) { key.identity = true; }
 inline void compiled(Key &key) { key.runTime = false; }
 inline void sameModel(Key &key) { key.identity = false; }
 
-// Returns a key without a section.
+// Returns a key whose `section` is not set yet: the caller must set it.
 template <typename... Traits>
 Key makeKey(std::string name, std::function<Field(Config &)> field, const Traits &...traits) {
   Key key{.name = std::move(name), .field = std::move(field)};
