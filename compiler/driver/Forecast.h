@@ -38,7 +38,7 @@ struct ForecastJob {
   // If true, makes a quick forecast (Forecast.cpp). It takes a third of the time of compiling the
   // job, and differs by at most 1% from the compiled plan.
   bool isQuick = false;
-  KnownChunks chunks; // the chunks of the loss that a quick forecast may use
+  KnownChunks chunks;            // the chunks of the loss that a quick forecast may use
   bool isLikelyTooLarge = false; // if true, the plan with the fewest bytes is tried first
   // A rate in tokens/s of one device. If the job is certainly slower, the forecast may end early
   // (Forecast::isTooSlow). 0: the forecast never ends early.

@@ -12,8 +12,8 @@ namespace lmc {
 // 0.01 = 0.06 nats, or of the gradient norm by a factor of exp(6 x 0.1) = 1.8.
 static constexpr double kLeastLossDeviation = 0.01; // in nats
 static constexpr double kLeastNormDeviation = 0.1;  // of ln(norm)
-static constexpr double kHighestLoss = 1e100;     // replaces larger losses, so squares are finite
-static constexpr int64_t kMaxNonFiniteSteps = 10; // the run ends at this number in a row
+static constexpr double kHighestLoss = 1e100;       // replaces larger losses, so squares are finite
+static constexpr int64_t kMaxNonFiniteSteps = 10;   // the run ends at this number in a row
 static constexpr size_t kQuarters = 4;
 // A loss that has fallen by this part of H - L (Guard.h) falls back, so the run has not diverged.
 static constexpr double kFallingBack = 1.0 / 16;
