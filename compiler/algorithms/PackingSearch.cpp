@@ -276,7 +276,7 @@ void lmc::searchPacking(const PackingProblem &problem, uint64_t enough, PackingS
   // The first target is `goal`, which the search often reaches. Each later target is the middle of
   // this range. When no height is left inside the range, the bisection starts again, with four
   // times as many search nodes per target.
-  int64_t given = goal - 1; // lower end: so low a packing is impossible, not found or not needed
+  int64_t given = goal - 1; // the lower end, at which no packing was found or is needed
   // The maximum number of search nodes for one target and one order of the buffers. It suffices to
   // place each buffer 1.5 times. A longer search hardly ever repairs a bad first placement.
   uint64_t slice = 3 * problem.buffers.size() / 2 + 1000;

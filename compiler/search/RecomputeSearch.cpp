@@ -750,8 +750,8 @@ FailureOr<size_t> RecomputeSearch::fastestPlanned(size_t candidate, uint64_t bud
   auto byProbes = [&](const RecomputeCandidate &of) {
     return of.seconds + outerSeconds[size_t(of.options[0])];
   };
-  // If all layers of `candidate` take one option, no other candidate's sum over probes contains
-  // more waits for collectives. Then only candidates with smaller sums can be faster.
+  // If all layers of `candidate` take one option, its sum over probes contains at least as many
+  // waits for collectives as any other sum. Then only candidates with smaller sums can be faster.
   const double most =
       llvm::all_equal(choices[candidate].options) ? byProbes(choices[candidate]) : HUGE_VAL;
   for (size_t other = 0; other < choices.size(); ++other)

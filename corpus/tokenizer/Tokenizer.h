@@ -30,7 +30,7 @@ public:
   // no token (BPE of a tokenizer.json without unk_token leaves it out), or has only a border token;
   // `text` spells a special token in mode Error; a regular expression needs too much memory.
   Result<void> encode(std::string_view text, std::vector<uint32_t> &ids);
-  // Returns the number of spelled special tokens that this encoder has encoded as text.
+  // Returns how many special tokens stood in texts, and were encoded as ordinary text.
   uint64_t spelled() const { return places; }
 
 protected:

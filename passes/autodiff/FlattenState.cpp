@@ -122,7 +122,7 @@ private:
            });
   }
 
-  // Returns true if each norm in the function covers all steps of the group, or none of them.
+  // Returns true if each norm in the function reads the values of all steps of the group, or none.
   bool normsTakeAllOrNone(const Group &group) {
     return llvm::all_of(optimizer.getBody().front(), [&](Operation &op) {
       if (!isa<lm::GlobalNormOp, lm::NormOfPartsOp>(op))

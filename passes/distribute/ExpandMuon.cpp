@@ -40,7 +40,7 @@ enum class Way {
 
 // Where a matrix lies.
 struct Place {
-  size_t step, matrix;           // the step's index in its window, the matrix's index in the step
+  size_t step, matrix;           // indices of the step in its window, and of the matrix in the step
   int64_t offset;                // offset of the matrix's first element in the step's parameter
   int64_t column = 0, pitch = 0; // as in lm::MatrixAttr
 };

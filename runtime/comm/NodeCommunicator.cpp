@@ -44,7 +44,7 @@ AxisGroups axisGroups(plan::Axis axis, int rank, int ranks, int shardRanks, int 
       groups.onNode.push_back(other);
   }
   const size_t places = groups.onNode.size();
-  // Clears `onNode` unless each of several nodes has `places` > 1 ranks, at successive positions.
+  // The groups need several nodes with the same number of ranks, at least 2, side by side in `all`.
   bool even = places > 1 && nodes.size() > 1 && groups.all.size() == places * nodes.size();
   for (size_t i = 0; even && i < groups.all.size(); ++i)
     even = groups.all[i] / ranksPerNode == groups.all[i / places * places] / ranksPerNode;

@@ -10,7 +10,7 @@ namespace lmc {
 
 struct PublishedCurve {
   std::string name; // name of the file without its ending
-  Line line;        // positions have tokens but no seconds; a step is the point's ordinal
+  Line line;        // a point's step is its number in the file; it has tokens, but no seconds
 };
 
 // Reads a CSV file with the columns "tokens" and "loss", and maybe others. Tokens must rise from

@@ -50,8 +50,8 @@ struct StepSeries {
   // The highest value of each group of lines; absent if no line of the group has a value.
   std::vector<std::optional<double>> groups;
 
-  // Must be called for every series after each lines.add(), even if the line has no value for the
-  // series: the number of groups shows if add() has merged groups. Call set() afterwards.
+  // Call this for every series after each lines.add(), even if the line has no value for the
+  // series, because add() may have merged groups. Then call set(), if the line has a value.
   void beginLine(const StepGroups &lines) {
     if (groups.size() > lines.steps().size()) { // StepGroups::add() has merged groups
       for (size_t i = 0; i < StepGroups::kMax / 2; ++i)

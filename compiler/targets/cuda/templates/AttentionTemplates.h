@@ -76,8 +76,8 @@ struct AttentionTile {
   int queries, keys, warps;
   int stages; // buffers in shared memory, each for one tile or a pair of tiles
 
-  // True if registers hold a warp's rows: Forward q, GradQueries q and dout, GradKeys
-  // with warpgroups k and v.
+  // True if registers hold a warp's rows: those of q in Forward; of q and dout in GradQueries; of
+  // k and v in GradKeys by warpgroups.
   bool inRegisters;
   int blocks;    // thread blocks per SM that the launch bounds request
   int registers; // registers per thread, maximum over masks and architectures
