@@ -360,6 +360,12 @@ llvm::Expected<CpuImage> buildCpuImage(ModuleOp kernels, const CpuTarget &target
     cache.keep(key, *object);
     objects.push_back(std::move(*object));
   }
+  if (objects.empty()) { // a plan without kernels has a shared object without functions
+    auto object = compile(*module, machine, nullptr);
+    if (!object)
+      return object.takeError();
+    objects.push_back(std::move(*object));
+  }
   auto linked = link(objects);
   if (!linked)
     return linked.takeError();

@@ -113,6 +113,15 @@ TEST(CpuObject, errorsSayWhatIsWrong) {
   EXPECT_THAT(error, HasSubstr("a reduction needs hero row_reduction or column_reduction"));
 }
 
+TEST(CpuObject, aPlanWithoutKernelsHasAnObject) {
+  std::string error;
+  auto module = parse("module {}", error);
+  ASSERT_TRUE(module) << error;
+  auto image = buildCpuImage(*module, {"x86-64-v3"});
+  ASSERT_TRUE(bool(image)) << llvm::toString(image.takeError());
+  EXPECT_FALSE(image->object.empty());
+}
+
 TEST(CpuObject, aCacheKeepsIt) {
   lmc::test::TestFolder folder;
   std::string error;
