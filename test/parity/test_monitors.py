@@ -115,7 +115,7 @@ def test_tensorboard_shows_each_step_once_after_kills_and_rewinds(programs, comp
         process = programs.start("lmc-run", compiled(UPDATED), f"--out={out}", *TENSORBOARD)
         kill_after(process, out, steps)
     done = metrics(out)[-1]["step"]
-    programs.run("lmc-run", f"--out={out}", f"--steps={done + 3}").ok()
+    programs.run("lmc-run", f"--out={out}", f"--steps={max(done + 3, 20)}").ok()
     compared = compare_with_tensorboard(out)
     assert len(list((out / "tensorboard").iterdir())) == 3 and len(updates(out)) > 1
 
