@@ -10,6 +10,7 @@ namespace lmc::simt {
 namespace {
 
 constexpr uint32_t kChunk = 16;
+constexpr int kElements = kChunk / sizeof(uint16_t); // of a chunk
 constexpr uint16_t kAllBytes = 0xffff;
 constexpr uint32_t kPoison = 0x7fd1a57e; // NaN; of an accumulator whose products are in flight
 constexpr int kRows = 64, kTerms = 16;
@@ -219,30 +220,34 @@ static uint32_t addressOf(uint32_t tile, bool turned, int at, int k) {
   return tile ^ (tile >> 7 & 7) << 4;
 }
 
-// Calls visit(address) for each chunk of shared memory that a product reads, until that returns a
-// mistake.
-template <typename Visit> static std::string forEachChunk(const GroupProduct &shape, Visit visit) {
-  auto factor = [&](uint32_t tile, bool turned, int across) -> std::string {
-    for (int at = 0; at < across; at += turned ? 8 : 1)
-      for (int k = 0; k < kTerms; k += turned ? 1 : 8)
-        if (std::string mistake = visit(addressOf(tile, turned, at, k)); !mistake.empty())
-          return mistake;
-    return "";
-  };
-  std::string mistake = shape.registers ? "" : factor(shape.a, shape.turnedA, kRows);
-  return mistake.empty() ? factor(shape.b, shape.turnedB, shape.columns) : mistake;
+// Calls visit(address, at, k) for each chunk of a factor, whose first element is of term k and at
+// `at` across the sum, until that returns a mistake. The next elements are turned ? at + 1 : k + 1.
+template <typename Visit>
+static std::string forEachChunk(uint32_t tile, bool turned, int across, Visit visit) {
+  for (int at = 0; at < across; at += turned ? kElements : 1)
+    for (int k = 0; k < kTerms; k += turned ? 1 : kElements)
+      if (std::string mistake = visit(addressOf(tile, turned, at, k), at, k); !mistake.empty())
+        return mistake;
+  return "";
 }
 
-// Calls store(at, k, value) for each element of a factor, chunk by chunk.
+// The same for each chunk of shared memory that a product reads, with visit(address).
+template <typename Visit> static std::string forEachChunk(const GroupProduct &shape, Visit visit) {
+  auto chunk = [&](uint32_t address, int, int) { return visit(address); };
+  std::string mistake = shape.registers ? "" : forEachChunk(shape.a, shape.turnedA, kRows, chunk);
+  return mistake.empty() ? forEachChunk(shape.b, shape.turnedB, shape.columns, chunk) : mistake;
+}
+
+// Calls store(at, k, value) for each element of a factor.
 template <typename Store>
 void Warpgroups::readFactor(uint32_t tile, bool turned, int across, Store store) const {
-  for (int at = 0; at < across; at += turned ? 8 : 1)
-    for (int k = 0; k < kTerms; k += turned ? 1 : 8) {
-      uint16_t halves[kChunk / sizeof(uint16_t)];
-      std::memcpy(halves, shared + (addressOf(tile, turned, at, k) - base), kChunk);
-      for (int i = 0; i < 8; ++i)
-        store(turned ? at + i : at, turned ? k : k + i, fromBf16(halves[i]));
-    }
+  (void)forEachChunk(tile, turned, across, [&](uint32_t address, int at, int k) {
+    uint16_t halves[kElements];
+    std::memcpy(halves, shared + (address - base), kChunk);
+    for (int i = 0; i < kElements; ++i)
+      store(turned ? at + i : at, turned ? k : k + i, fromBf16(halves[i]));
+    return std::string();
+  });
 }
 
 // All threads have issued the product: it may run from now on.

@@ -1,4 +1,5 @@
 #include "compiler/kernels/KernelCache.h"
+#include "test/compiler/kernels/CacheFolder.h"
 
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -18,21 +19,6 @@ namespace {
 
 class KernelCacheTest : public testing::Test {
 protected:
-  KernelCacheTest() {
-    llvm::SmallString<128> made;
-    llvm::sys::fs::createUniqueDirectory("lmc-kernel-cache", made);
-    folder = made.str().str();
-  }
-  ~KernelCacheTest() override { fs::remove_all(folder); }
-
-  // The entries, without what is half written.
-  std::vector<fs::path> entries() const {
-    std::vector<fs::path> found;
-    for (const auto &file : fs::directory_iterator(folder))
-      if (file.path().filename().string().starts_with("llvmcache-lmc-"))
-        found.push_back(file.path());
-    return found;
-  }
   std::string read(const fs::path &path) const {
     return (*llvm::MemoryBuffer::getFile(path.string()))->getBuffer().str();
   }
@@ -42,7 +28,10 @@ protected:
     ASSERT_FALSE(error);
   }
 
-  std::string folder;
+  std::vector<fs::path> entries() const { return made.entries(); }
+
+  const lmc::test::CacheFolder made;
+  const std::string &folder = made.path;
 };
 
 std::string sample(size_t bytes = 1000) {

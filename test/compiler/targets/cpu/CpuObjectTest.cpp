@@ -1,4 +1,5 @@
 // The image: what it asks of the CPU, what it is made of, and how building it fails.
+#include "test/compiler/kernels/CacheFolder.h"
 #include "test/compiler/targets/cpu/KernelRunner.h"
 #include "test/compiler/targets/cpu/KernelTexts.h"
 #include "test/runtime/checkpoint/TestFolder.h"
@@ -123,7 +124,7 @@ TEST(CpuObject, aPlanWithoutKernelsHasAnObject) {
 }
 
 TEST(CpuObject, aCacheKeepsIt) {
-  lmc::test::TestFolder folder;
+  lmc::test::CacheFolder folder;
   std::string error;
   auto build = [&](const char *text, CpuTarget target) {
     target.cache = folder.path;
@@ -133,28 +134,21 @@ TEST(CpuObject, aCacheKeepsIt) {
     EXPECT_TRUE(bool(image)) << llvm::toString(image.takeError());
     return *image;
   };
-  auto entries = [&] {
-    std::vector<std::filesystem::path> found;
-    for (const auto &file : std::filesystem::directory_iterator(folder.path))
-      if (file.path().filename().string().starts_with("llvmcache-lmc-"))
-        found.push_back(file.path());
-    return found;
-  };
   const CpuImage made = build(kSwiglu, {"x86-64-v3"});
-  ASSERT_EQ(entries().size(), 1u);
-  const auto written = std::filesystem::last_write_time(entries()[0]);
+  ASSERT_EQ(folder.entries().size(), 1u);
+  const auto written = std::filesystem::last_write_time(folder.entries()[0]);
   const CpuImage known = build(kSwiglu, {"x86-64-v3"});
   EXPECT_EQ(known.object, made.object);
   EXPECT_EQ(known.features, made.features);
   EXPECT_EQ(known.cpu, made.cpu);
   EXPECT_EQ(known.vectorWidth, made.vectorWidth);
-  EXPECT_EQ(entries().size(), 1u);
-  EXPECT_EQ(std::filesystem::last_write_time(entries()[0]), written); // it was read
+  EXPECT_EQ(folder.entries().size(), 1u);
+  EXPECT_EQ(std::filesystem::last_write_time(folder.entries()[0]), written); // it was read
   // Other kernels, another CPU and another width are other objects.
   EXPECT_NE(build(kResidualRmsNorm, {"x86-64-v3"}).object, made.object);
   EXPECT_NE(build(kSwiglu, {"x86-64-v4"}).object, made.object);
   EXPECT_NE(build(kSwiglu, {"x86-64-v3", 128}).object, made.object);
-  EXPECT_EQ(entries().size(), 4u);
+  EXPECT_EQ(folder.entries().size(), 4u);
 }
 
 } // namespace
