@@ -158,10 +158,18 @@ CASES = [("f32", "zero3", 1, 2, 3), ("f32", "no_shard", 1, 2, 1), ("bf16", "zero
          ("bf16", "hybrid_shard", 2, 2, 1), ("f16", "zero3", 1, 2, 3)]
 
 
+@pytest.fixture(scope="module")
+def of_one_rank() -> dict[str, Run]:
+    """The run of one rank in each dtype, which is trained once."""
+    return {}
+
+
 @pytest.mark.parametrize("dtype, strategy, nodes, devices, gas", CASES)
-def test_equals_one_rank(programs, compiled, train, dtype, strategy, nodes, devices, gas):
+def test_equals_one_rank(programs, compiled, train, of_one_rank, dtype, strategy, nodes, devices, gas):
     ranks = nodes * devices
-    one = train(compiled(JOB, *options(dtype, "no_shard", 1, 1, 1)), 1, dump=True).ok()
+    if dtype not in of_one_rank:
+        of_one_rank[dtype] = train(compiled(JOB, *options(dtype, "no_shard", 1, 1, 1)), 1, dump=True).ok()
+    one = of_one_rank[dtype]
     plan = compiled(JOB, *options(dtype, strategy, nodes, devices, gas))
     explained = json.loads(programs.run("lmc", "explain", plan, "--json").ok().stdout)
     kinds = [command["kind"] for function in explained["functions"] for command in function["commands"]]

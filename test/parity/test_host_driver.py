@@ -228,7 +228,7 @@ def test_graphs_and_eager_give_the_same_bits_in_drawn_schedules(compiled, host, 
         options = OPTIONS[seed % len(OPTIONS)]
         assert state_of(host(plan, *options, seed=seed).ok().out) == expected, (options, seed)
 
-    seeds = range(2, 2 + draw_count(5))
+    seeds = range(2, 2 + max(len(OPTIONS), draw_count(5)))
     with ThreadPoolExecutor(os.cpu_count()) as workers:
         list(workers.map(one, seeds))
     print(f"GAS {accumulation}: {len(seeds)} schedules")
@@ -489,7 +489,7 @@ def test_late_errors_of_drawn_commands_name_the_runs_that_may_have_failed(compil
     plan = compiled(job_of(4), TARGET)
     commands = host(plan, "--no-cuda-graphs", no_kernels=1).ok().report["commands"]
     several = 0
-    for n in random.Random(1).sample(range(commands // 3, commands), draw_count(8)):
+    for n in random.Random(1).sample(range(commands // 3, commands), max(8, draw_count(8))):
         asked = {"fault_at": n, "no_kernels": 1}
         exact = host(plan, "--no-cuda-graphs", "--check-commands", **asked).clean()
         for options in ((), ("--no-cuda-graphs",)):

@@ -288,7 +288,7 @@ def test_a_pack_killed_at_drawn_moments_goes_on_as_if_it_was_not(programs, tmp_p
     programs.run("lmc-data", *command(tmp_path / "whole"), "--resume=none").ok()
     killed = tmp_path / "killed"
     kill = partial(kill_while_packing, programs, draw, killed / "out.bin.partial", command(killed))
-    assert sum(kill() for _ in range(draw_count(5))) >= 2
+    assert sum(kill() for _ in range(max(5, draw_count(5)))) >= 2
     # A pack that was faster than its end, or was killed after it, begins again.
     while not (kill() and (killed / "out.bin.partial" / "state.json").exists()):
         pass
