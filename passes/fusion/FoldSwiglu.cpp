@@ -137,8 +137,9 @@ using Calls = llvm::MapVector<func::FuncOp, SmallVector<func::CallOp>>;
 // Returns the calls of each private function.
 static Calls callsOf(ModuleOp module) {
   Calls calls;
+  const SymbolTable symbols(module);
   module.walk([&](func::CallOp call) {
-    auto function = module.lookupSymbol<func::FuncOp>(call.getCallee());
+    auto function = symbols.lookup<func::FuncOp>(call.getCallee());
     if (function && function.isPrivate() && !function.isExternal())
       calls[function].push_back(call);
   });
