@@ -71,7 +71,8 @@ TEST(LocalLaunch, RanksThatDoNotEndAreKilled) {
 TEST(LocalLaunch, SignalsArePassedOn) {
   const pid_t launcher = fork(); // a process with one thread, as lmc-run is when it launches
   if (launcher == 0) {
-    const auto code = launchRanks(2, {"sh", "-c", "trap 'exit 75' USR1; sleep 20 & wait $!"});
+    const auto code =
+        launchRanks(2, {"sh", "-c", "trap 'exit 75' USR1; sleep 20 > /dev/null 2>&1 & wait $!"});
     _exit(code ? *code : 1);
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
