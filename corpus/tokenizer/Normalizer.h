@@ -9,8 +9,9 @@
 
 namespace lmc {
 
-// Changes valid UTF-8 to valid UTF-8; an empty text stays empty. Sets `cutBegin` if the result's
-// first character does not come from that of `text`. PrependScheme::First then adds no space mark.
+// Changes `text` from valid UTF-8 to valid UTF-8; an empty text stays empty. Sets `cutBegin` if the
+// first character of `text` is removed, or if makeReplace() replaces it together with the next one.
+// If `cutBegin` is set, PrependScheme::First adds no space mark. makePrecompiled() never sets it.
 using Normalizer = std::function<Result<void>(std::string &text, bool &cutBegin)>;
 
 Normalizer makeNormalForm(NormalForm form);

@@ -108,7 +108,7 @@ private:
   Words words;
   std::string changed;
 
-  // Calls countSpelled() for each token in `text` that is encoded as ordinary text (`spelledAt`).
+  // Calls countSpelled() at each index in `spelledAt`, where a token of `text` stays ordinary text.
   Result<void> countAll(std::string_view text) {
     for (size_t at : spelledAt)
       LMC_TRY(countSpelled(text, at));
@@ -218,8 +218,9 @@ Result<std::string> Pipeline::textOf(const std::string &piece) const {
 }
 
 Result<std::vector<std::optional<uint64_t>>> Pipeline::bytesOfTokens() const {
-  // Decodes the pieces of a space and of a newline to find the kind of the decoder. The piece of a
-  // byte that is only a part of a character cannot show the kind, because it becomes U+FFFD.
+  // Finds the decoder's kind by two pieces. A byte-level decoder turns the byte-level piece of a
+  // space into a space. A decoder with byte fallback turns the byte piece of a newline into a
+  // newline. A byte that is only a part of a character would not show the kind: it becomes U+FFFD.
   LMC_LET(space, textOf(byteCharacters()[' ']));
   LMC_LET(newline, textOf(bytePiece('\n')));
   const bool isByteLevel = *space == " ", hasBytePieces = *newline == "\n";

@@ -53,7 +53,8 @@ OnigEncoding encoding() {
           return int(number);
       return ONIGERR_INVALID_CHAR_PROPERTY_NAME;
     };
-    // Below U+0100, asks Oniguruma, whose \w outside of brackets has six characters not in `set`.
+    // Oniguruma decides for characters below U+0100, because its \w outside of brackets matches six
+    // of them that `set` does not have.
     type.is_code_ctype = [](OnigCodePoint c, OnigCtype number) {
       const auto found = classes().find(number);
       return c < 256 || found == classes().end() ? OnigEncodingUTF8.is_code_ctype(c, number)
@@ -69,7 +70,7 @@ OnigEncoding encoding() {
     onig_set_parse_depth_limit(200); // a thread's stack suffices for this depth
     onig_set_retry_limit_in_match(kMostSteps);
     onig_set_retry_limit_in_search(kMostSteps);
-    onig_set_match_stack_limit_size(100'000'000); // entries (4 GiB): a word of 10^8 letters fits
+    onig_set_match_stack_limit_size(100'000'000); // entries (4 GiB): enough for a 10^8-letter word
     return type;
   }();
   return &own;

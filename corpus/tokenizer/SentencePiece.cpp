@@ -46,7 +46,7 @@ private:
   SentencePieceModel model;
   std::optional<Charsmap> charsmap;
   StringMap<uint32_t> all;        // all pieces
-  StringMap<uint32_t> symbols;    // ids of the pieces that text can become, and of `extra`
+  StringMap<uint32_t> symbols;    // ids of normal and user-defined pieces, and of `extra`
   std::vector<std::string> extra; // characters that occur in pieces but are no pieces; their
                                   // ids begin at pieces.size()
   uint32_t unknown = kNoId;
@@ -254,7 +254,8 @@ void SentencePiece::normalize(std::string_view text, std::string &result) const 
     result += space;
   bool afterSpace = model.removeExtraSpaces;
   while (!text.empty()) {
-    // Copies unchanged bytes; the last one only before ASCII, because others may combine with it.
+    // Copies ASCII characters that stay unchanged. Copies the last one only if an ASCII character
+    // comes after it, because a character that is not ASCII may combine with it.
     size_t run = 0;
     while (run < text.size() && simple[static_cast<uint8_t>(text[run])])
       ++run;
@@ -324,7 +325,7 @@ private:
   std::string normalized;
   std::vector<Part> parts;
   std::vector<size_t> spelledAt;
-  static constexpr size_t kAhead = 8; // entries are loaded this many words ahead, slots twice that
+  static constexpr size_t kAhead = 8; // cache entries are prefetched 8 words early, slots 16 words
   std::vector<std::string_view> words;
   std::vector<uint64_t> hashes; // hashes of `words`
   std::vector<uint32_t> symbols;
@@ -465,8 +466,8 @@ private:
   };
   static constexpr uint32_t kNoPlace = UINT32_MAX;
   std::vector<Best> best;
-  // Results of segment(). `segmentation` has the pieces of the word. They are the best pieces after
-  // every text whose sum of scores has an absolute value below `certainBelow`.
+  // segment() sets these. `segmentation` has the best pieces of the word. They are also the best
+  // ones after any other text whose sum of scores has an absolute value below `certainBelow`.
   std::vector<uint32_t> segmentation;
   float certainBelow = 0;
 

@@ -60,8 +60,8 @@ public:
   encoders(size_t count, SpecialTokens mode, std::span<const uint32_t> borders = {}) const = 0;
   // Returns the text of ids. Ids without a token are left out.
   virtual Result<std::string> decode(std::span<const uint32_t> ids) const = 0;
-  // Returns the number of bytes of the text of each id below vocabulary(). It is 1 for a space mark
-  // or a byte piece, 0 for a special token or an unused id, and empty for the unknown token.
+  // Returns, for each id below vocabulary(), the number of bytes of its text: 1 for a space mark or
+  // a byte piece, 0 for a special token or an unused id, and nullopt for the unknown token.
   virtual Result<std::vector<std::optional<uint64_t>>> bytesOfTokens() const = 0;
   // Returns the id of the token that the file writes as `token`, if there is such a token.
   virtual std::optional<uint32_t> idOf(std::string_view token) const = 0;

@@ -17,7 +17,7 @@ namespace lmc {
 namespace {
 
 constexpr uint64_t kMaximumJsonBytes = 1 << 30;
-constexpr uint64_t kMostGaps = 1 << 20; // maximum of ids without a token, which cost memory
+constexpr uint64_t kMostGaps = 1 << 20; // maximum number of ids without a token; each takes memory
 
 void refuseType(const JsonNode &node) {
   node.at("type").fail(fmt::format("'{}' is not supported", node.at("type").text()));
@@ -84,7 +84,7 @@ std::string decodeBase64(const JsonNode &node) {
   const std::string text = node.text();
   std::string bytes;
   uint32_t bits = 0;
-  int count = 0; // number of low bits of `bits` that are not in `bytes` yet
+  int count = 0; // the lowest `count` bits of `bits` are not appended to `bytes` yet
   static constexpr std::string_view kDigits =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   const size_t end = std::min(text.find_last_not_of('=') + 1, text.size());

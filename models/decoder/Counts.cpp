@@ -19,9 +19,9 @@ public:
 
   const int64_t tokens; // of a micro-step
   int64_t weights = 0;  // elements of all weights by which a token is multiplied
-  // These maps give the number of columns of q for each mean number of keys that a query sees.
+  // These maps sum the columns of q of all attention ops, by the mean number of keys per query.
   // `causal` counts keys under the mask, `full` counts all keys. Columns with an equal mean are
-  // added first, so that each product is rounded once.
+  // added first, so that each product columns * mean is rounded once.
   std::map<double, int64_t> causal, full;
   int64_t layerTraffic = 0; // bytes per token
 
@@ -62,22 +62,22 @@ static bool isRotated(lm::RmsNormOp norm) {
 void Counter::addAttention(lm::AttentionOp attention) {
   double seq = double(attention.getSeq());
   double window = attention.getWindow() > 0 ? std::min(double(attention.getWindow()), seq) : seq;
-  // Query i (from 1) sees min(i, window) keys. `causal`'s index is about the mean over all queries.
+  // Query i (from 1) sees min(i, window) keys. The map's key is about the mean over all queries.
   causal[window - window * window / (2 * seq)] += extent(attention.getQ(), 1);
   full[seq] += extent(attention.getQ(), 1);
 }
 
-// Adds up the traffic of a function's ops in both passes. Each op counts as fused with its
-// neighbours. Per token, an op with c columns moves these numbers of compute dtype elements:
+// Adds up the traffic of a function's ops in the forward and backward pass, as if each op were
+// fused with its neighbours. Per token, an op with c columns moves (elements of compute dtype):
 //
 //   rms_norm    reads x, writes y; its gradient reads dy and x, writes dx: 5c. If only a
 //               rotation reads y, the rotation's kernel computes y from x, and only the
 //               gradient's 3c remain
 //   layer_norm  moves 5c, like rms_norm
 //   add         is fused with the norm of its sum: reads the branch and writes the sum; the
-//               norm's gradient also reads the gradient of the residual stream: 3c. An add of
-//               x + norm(h) and this norm move the same 8c. If a matrix product adds the
-//               residual (lm-fold-residual, on a GPU), kernels move only 1c of the 3c.
+//               norm's gradient also reads the gradient of the residual stream: 3c. With the
+//               norm's 5c these are 8c. An add x + norm(h) and its norm also move 8c. If a matrix
+//               product adds the residual (lm-fold-residual, on a GPU), 1c of the 3c remains.
 //   rope        reads x, writes y: 2c; its gradient is part of attention's gradient
 //   swiglu      reads gate and up, writes the product: 3c; its gradient reads dout, gate and up,
 //               writes dgate and dup, and recomputes and writes the product: 6c
@@ -109,7 +109,7 @@ LogicalResult Counter::add(func::FuncOp function, int64_t &traffic) {
     } else if (auto sum = dyn_cast<lm::AddOp>(op); sum && addsRows(sum)) {
       continue; // this add's traffic is counted with the embeddings
     } else if (auto sum = dyn_cast<lm::AddOp>(op)) {
-      if (tensorTypeOf(sum.getResult()).getRank() > 1) // leaves out sums of rank 1: router counts
+      if (tensorTypeOf(sum.getResult()).getRank() > 1) // leaves out vectors: router statistics
         move(sum.getResult(), 3);
     } else if (isa<lm::RopeOp>(op)) {
       move(op.getResult(0), 2);

@@ -147,7 +147,7 @@ private:
       declareParameter(head());
   }
 
-  // Returns true if a rank processes its experts' rows in windows (dist-parallel-experts).
+  // Returns true if the pass dist-parallel-experts divides the rows of experts into windows.
   bool hasWindows() const { return config.distributed.expertCapacity > 0; }
 
   // Declares the sums of all routers. They lie one after the other in storage names::kRouterSums.
@@ -269,12 +269,12 @@ private:
 
   //===-- A layer ---------------------------------------------------------------------------===//
 
-  // Builds the function of a kind of layer: @NAME(x, [cos, sin], parameters..., [starts]) -> x. A
-  // layer with experts also returns, in this order:
-  // * [counts, mass] of the router, if there is a balancing loss;
-  // * [counts, balance, entropy] (kWatched), with monitoring.router;
-  // * the number of late choices (names::kRouterLate), with monitoring.router and windows.
-  // `starts` exists with a document mask, cos and sin with RoPE.
+  // Builds the function of a kind of layer: @NAME(x, [cos, sin], parameters..., [starts]) -> x.
+  // `starts` exists with a document mask, cos and sin with RoPE. A layer with experts also returns:
+  // * counts and mass (per expert: choices, sum of probabilities), if there is a balancing loss;
+  // * then the router's counts, balance and entropy (kWatched), with monitoring.router;
+  // * then the number of late choices, which a rank computes after its first window of rows
+  //   (names::kRouterLate), with monitoring.router and windows.
   LayerFunction buildLayer(const DecoderLayer &kind) {
     OpBuilder::InsertionGuard guard(b);
     SmallVector<Type> inputs{activations};
@@ -511,7 +511,7 @@ private:
   }
 
   // What a function computes: the loss, the logits of all tokens, or the logits of one token per
-  // sequence. The host chooses these tokens: it writes their indices in the mbs * seq rows.
+  // sequence. The host chooses these tokens by their indices, 0 to mbs * seq - 1 (kGenerateRows).
   enum class Output { Loss, Logits, NextLogits };
 
   void buildForward(StringRef name, Output output) {

@@ -388,7 +388,8 @@ Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDi
       Result<CheckpointState> state = readCheckpointState(path, /*verifyChecksums=*/false);
       if (state && state->step == step)
         return std::optional(path);
-      // An unreadable checkpoint, or one of another release, is an Error and not called damaged.
+      // Returns an Error if the checkpoint cannot be read or is of another release. `damaged` does
+      // not get such a checkpoint.
       if (!state && state.error().code == ExitCode::Failure)
         return state.error();
       if (::access((path + "/" + kStateFile).c_str(), R_OK) != 0 && errno != ENOENT)

@@ -45,7 +45,7 @@ struct TensorView {
 
 // How far a run has read a source of its training data.
 struct SourceState {
-  uint64_t start = 0;          // tokens of the source read before position 0 of the data
+  uint64_t start = 0;          // tokens read before position 0 of the present order of the data
   uint64_t tokens = 0;         // all tokens read, including `start`
   uint64_t tokensPerEpoch = 0; // tokens in one epoch of the source
 };
@@ -80,7 +80,8 @@ struct CheckpointFile {
   FetchTensor fetch;
 };
 
-// Key of `extra` whose value is the step at which a permanent checkpoint, saved later, was due.
+// Key of `extra` in a checkpoint that is permanent because a permanent checkpoint was due at an
+// earlier step and was not saved there. The value is this earlier step.
 inline constexpr const char *kStandsFor = "stands_for";
 
 // The rules by which a save keeps older checkpoints. One rule is enough to keep a checkpoint.

@@ -361,7 +361,8 @@ struct Model {
     const SafeTensorsFile::Entry *entry;
   };
   std::map<std::string, Tensor> tensors;
-  std::deque<SafeTensorsFile::Entry> experts; // from fused tensors: one per expert and linear layer
+  // The slices of fused tensors: one entry for each linear layer of each expert.
+  std::deque<SafeTensorsFile::Entry> experts;
 };
 
 // The names that a checkpoint gives to a layer's MLP with experts and to an expert's linear layers.
@@ -551,7 +552,7 @@ static Result<void> divideExperts(Model &model, const std::vector<TensorView> &t
 
 Result<void> importHuggingFace(const std::string &path, const std::vector<TensorView> &tensors,
                                const StoreTensor &store) {
-  // Checks that each view has the number of bytes of its shape. `buffer` is sized by these bytes.
+  // Checks that each view's `bytes` fits its shape. `buffer` gets the size of the largest `bytes`.
   if (Result<uint64_t> bytes = safeTensorsBytes(path, tensors, {}); !bytes)
     return bytes.error();
   LMC_LET(model, openModel(path));

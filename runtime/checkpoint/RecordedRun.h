@@ -17,7 +17,7 @@ namespace lmc {
 struct RecordedSetting {
   std::string value;               // canonical text, unless the setting is a list
   std::vector<std::string> values; // the elements of a list
-  std::string origin;              // originName() of where the value comes from
+  std::string origin;              // originName() of the SettingOrigin that gave the value
   bool identity = false;           // true if a different value gives a different model
   std::string derivedFrom;         // the setting from which the default is derived; "": none
   // The value in the plan, as text. `value` may differ from it because of `lmc-run --set`.

@@ -21,8 +21,9 @@ Result<void> writeSafeTensors(const std::string &path, const std::vector<TensorV
                               const std::map<std::string, std::string> &metadata,
                               FileDigest *digest = nullptr);
 
-// Like writeSafeTensors(), but all ranks of `group` write. fetch(i, data) stores bytes parts[i] of
-// tensor i, which this rank writes, in `data`. The parts of all ranks cover each tensor once.
+// Does the same as writeSafeTensors(), but all ranks of `group` write the file together. This rank
+// writes the bytes parts[i] of tensor i, which fetch(i, data) must copy to `data`. Each byte of a
+// tensor is in the part of exactly one rank.
 Result<void> writeSafeTensorsTogether(Communicator &group, const std::string &path,
                                       const std::vector<TensorView> &tensors,
                                       const std::vector<ByteRange> &parts, const FetchTensor &fetch,

@@ -9,7 +9,7 @@ namespace lmc {
 
 namespace {
 
-constexpr uint64_t kBatchesPerWorker = 2; // one that the worker makes, and one that is ready
+constexpr uint64_t kBatchesPerWorker = 2; // one batch that a worker makes, and one that is ready
 
 Result<BatchLoader::Batch> makeBatch(const DataSource &source, const BatchRows &rows,
                                      uint64_t position) {

@@ -31,9 +31,10 @@ PackedWindows packBestFit(const std::vector<uint64_t> &starts, uint64_t end, uin
   std::ranges::stable_sort(falling, std::greater(),
                            [](const Piece &piece) -> uint32_t { return piece.length; });
 
-  // withRoom[n] lists the windows with n free tokens. A piece goes into the last window of a list.
+  // withRoom[n] lists the windows with n free tokens. A piece goes into the last window of the list
+  // for the smallest n in `rooms` that is not below the piece's length, else into a new window.
   std::vector<std::vector<uint32_t>> withRoom(window);
-  std::set<uint64_t> rooms; // every n whose list has a window; a piece takes the least that fits
+  std::set<uint64_t> rooms; // every n for which withRoom[n] has a window
   std::vector<uint32_t> windowOf;
   std::vector<uint64_t> counts; // number of pieces of each window
   for (Piece &piece : falling) {

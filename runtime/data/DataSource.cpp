@@ -64,7 +64,7 @@ Result<void> startsByTable(const TokenFile &file, uint64_t begin, uint64_t lengt
     from = to;
   };
   for (uint64_t number = table->first; uint64_t start : table->tokens) {
-    if (start < begin + from) // the table is not sorted, which the search requires
+    if (start < begin + from) // the table is not sorted, but documentsBetween() needs a sorted one
       return damagedTable(file, number, start);
     startDocument(start - begin);
     ++number;

@@ -52,7 +52,7 @@ struct DataOptions {
   bool bestFit = false;       // a block is one row with whole documents of one file
   bool documentMask = false;  // fill() also returns where documents start
   bool documentLossMask = false;                      // the last token of a document has no target
-  std::string documentKey = "training.document_mask"; // error texts name this setting of the masks
+  std::string documentKey = "training.document_mask"; // setting that needs documents, for errors
   int32_t endOfDocument = -1; // id that ends documents in files without a table; -1: none
 };
 
@@ -96,12 +96,13 @@ public:
   uint64_t tokensRead(size_t source, uint64_t position) const;
 
   // Fills `tokens` and `targets` ([rows, sequenceLength] int32, row-major) with the stream from
-  // token `position` on. targets[t] is the token after tokens[t] in its file, even in the next
-  // block or document. But padding and, with bestFit or documentLossMask, each document's last
-  // token have the target kIgnoredTarget. With a document mask, starts[t] (same shape, or null) is
-  // the position in the row at which the document or the block of tokens[t] begins, whichever is
-  // later; 0 if both begin before the row. An end-of-document token belongs to the document that
-  // it ends. Errors: a token beyond the vocabulary, a damaged table of documents. Thread safe.
+  // token `position` on. targets[t] is the token after tokens[t] in the file, even if that token is
+  // in the next block or document. But the target is kIgnoredTarget for padding and, with bestFit
+  // or documentLossMask, for each document's last token. With a document mask, also fills `starts`
+  // (same shape, or null): starts[t] is the first position of the row whose token is in the same
+  // document and in the same block as tokens[t]. An end-of-document token belongs to the document
+  // that it ends. Errors: a token is beyond the vocabulary; a table of documents is damaged.
+  // Several threads may call fill() at the same time.
   Result<void> fill(uint64_t position, uint64_t rows, int32_t *tokens, int32_t *targets,
                     int32_t *starts = nullptr) const;
   bool hasDocumentMask() const { return options.documentMask; }

@@ -29,8 +29,8 @@ struct FileFingerprint {
 // Returns true if both tokenizers are known and differ.
 bool haveOtherTokenizers(const FileFingerprint &first, const FileFingerprint &second);
 
-// Returns how the file `is` differs from the recorded file `was`, such as "120 tokens, were 100",
-// or nullopt. The paths are not compared.
+// Compares a file's recorded fingerprint `was` with the present one, `is`, except for the paths.
+// Returns the first difference, such as "120 tokens, were 100", or nullopt if there is none.
 std::optional<std::string> difference(const FileFingerprint &was, const FileFingerprint &is);
 
 // Writes hashes as hexadecimal strings, because some programs cannot read 64-bit integers.

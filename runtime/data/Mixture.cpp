@@ -15,9 +15,10 @@ Result<Mixture> Mixture::make(const std::vector<double> &weights) {
   const std::vector<uint64_t> &shares = mixture.shares;
   const auto k = static_cast<int64_t>(shares.size());
   const auto period = std::accumulate(shares.begin(), shares.end(), int64_t(0));
-  // Let b be the number of blocks that a source is behind its share if it does not get this block.
-  // Sources with b >= 1 / (2k - 2) may get it. Of these, it goes to the source whose b would be the
-  // first to reach 1 - 1 / (2k - 2). The code multiplies all terms by (2k - 2) * period.
+  // Let b be the lag of a source: its share of all blocks up to this one, minus the blocks that it
+  // has. With k > 1 sources, one may get this block if its b >= 1 / (2k - 2). Of these, the source
+  // gets it whose b would first reach 1 - 1 / (2k - 2): after slack / (parts * share) more blocks.
+  // The code multiplies b and both bounds by parts * period.
   const int64_t parts = std::max<int64_t>(1, 2 * k - 2);
   std::vector<int64_t> counts(shares.size());
   for (int64_t block = 0; block < period; ++block) {
@@ -30,7 +31,7 @@ Result<Mixture> Mixture::make(const std::vector<double> &weights) {
       const int64_t behind = parts * (share * (block + 1) - counts[source] * period);
       if (behind < period && k > 1)
         continue;
-      const int64_t slack = (parts - 1) * period - behind; // a source can wait slack / share blocks
+      const int64_t slack = (parts - 1) * period - behind;
       if (next == shares.size() ||
           static_cast<__int128>(slack) * static_cast<int64_t>(shares[next]) <
               static_cast<__int128>(nextSlack) * share) {

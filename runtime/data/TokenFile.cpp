@@ -124,7 +124,7 @@ Result<void> TokenFile::readMegatron(const std::string &indexPath) {
 
 // Finds tokens that were never written: np.memmap and interrupted copies leave zeros.
 Result<void> TokenFile::checkIsWritten() const {
-  constexpr uint64_t kHole = 4096; // bytes: a page of a disk
+  constexpr uint64_t kHole = 4096; // bytes that are all 0 in a hole: a page of a disk
   uint64_t hole = 0;               // end of the first hole; 0: there is none
   LMC_TRY(file.sample(payload, file.bytes(),
                       [&](uint64_t offset, std::span<const unsigned char> piece) {
@@ -142,13 +142,14 @@ Result<void> TokenFile::checkIsWritten() const {
   return {};
 }
 
-// Checks that a file without header has uint16 tokens. If it had 32-bit ids, every second uint16
-// would be the high half of an id, and so be small. most[p] is the maximum of those sampled uint16
-// values whose index i in the file has i % 4 = p.
+// Checks that a file without header has uint16 tokens. In a file of 32-bit ids, each uint16 at an
+// odd index is the high half of an id, and so is small. A 64-bit id takes four uint16, so the check
+// needs four maxima: most[p] is the maximum of the sampled uint16 values whose index i in the file
+// has i % 4 = p.
 Result<void> TokenFile::checkIsUInt16() const {
   constexpr uint64_t kEnough = 256;   // number of uint16 values; fewer prove nothing
   constexpr uint16_t kHighHalf = 32;  // more than the high half of any id below 2^21
-  constexpr uint16_t kLowHalf = 4096; // some ids above 2^16 have a low half of at least this
+  constexpr uint16_t kLowHalf = 4096; // among ids above 2^16, some low half is at least this
   std::array<uint16_t, 4> most{};
   uint64_t seen = 0;
   LMC_TRY(file.sample(0, file.bytes(), [&](uint64_t offset, std::span<const unsigned char> piece) {

@@ -36,11 +36,10 @@ struct LmcTokenHeader {
   int32_t endOfDocument; // the id that ends documents; -1: none
   uint64_t tokens;
   uint64_t documents;
-  uint64_t checksum; // XXH64, seed 0, of the bytes after the header, then the header's bytes
-                     // before this field and, in version 3, the header's bytes after this field
-  // XXH64, seed 0, of the tokenizer's file; 0: unknown, or before version 3.
-  uint64_t tokenizer;
-  uint64_t reserved; // zero
+  uint64_t checksum;  // XXH64, seed 0, of the bytes after the header, then the header's bytes
+                      // before this field and, in version 3, the header's bytes after this field
+  uint64_t tokenizer; // XXH64, seed 0, of the tokenizer's file; 0: unknown, or before version 3
+  uint64_t reserved;  // zero
 };
 static_assert(sizeof(LmcTokenHeader) == 64);
 

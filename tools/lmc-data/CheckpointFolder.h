@@ -1,4 +1,4 @@
-// A checkpoint that the user names, with the facts that can be read without its plan.
+// A checkpoint that the user names, and what can be read of it without the run's compiled plan.
 #pragma once
 
 #include "runtime/checkpoint/Checkpoint.h"

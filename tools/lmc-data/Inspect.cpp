@@ -52,7 +52,7 @@ Result<void> packDocuments(const TokenFile &file, uint64_t window, Summary &summ
   if (!file.hasDocuments())
     return userError("{}: does not say where its documents start, which --best-fit needs",
                      file.path());
-  // Packing depends only on lengths, so `starts` assumes documents in ascending order of length.
+  // Packing depends only on lengths, so `starts` may list documents by length, not in file order.
   std::vector<uint64_t> starts;
   uint64_t end = 0;
   for (uint64_t length : summary.documentLengths) {

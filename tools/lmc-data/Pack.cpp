@@ -44,13 +44,14 @@ struct PackOptions {
   std::string output, validation;
   std::optional<double> validationFraction; // share of the text; default: 0.05
   DocumentOptions documents;
-  std::optional<std::string> bos, eod; // border tokens as the user gave them
+  std::optional<std::string> bos, eod; // the options --bos and --eod as the user gave them
   std::string tokenizer;               // "": no tokenizer, each token is a byte
   std::optional<SpecialTokens> special;
   uint32_t threads = 0; // 0: one per processor
   bool strict = false;
   bool megatron = false;    // true: writes token files in Megatron's format
-  std::optional<bool> anew; // true: resumes nothing. Default: false if inputs can be read again
+  std::optional<bool> anew; // true: an interrupted pack is not resumed; nullopt: it is resumed if
+                            // all inputs can be read a second time
   double saveInterval = 10; // seconds between two saves of the state
 };
 
@@ -509,7 +510,7 @@ public:
 private:
   const PackOptions &options;
   const Packing packing;
-  const std::vector<InputStamp> stamps; // stamps of the inputs before they are read
+  const std::vector<InputStamp> stamps; // each input's inode, size and mtime before it is read
   const nlohmann::json identity;        // everything on which the token files depend
   std::vector<std::string> paths; // paths of the token files: training, validation
   int32_t cleaned;
@@ -633,7 +634,7 @@ private:
   // Writes the rest of a file, after all documents were received.
   Result<void> complete(TokenOutput &output) const {
     LMC_TRY(output.flush());
-    // As with Megatron's preprocess_data.py --append-eod, `between` also follows the last document.
+    // `between` also ends the last document, as with Megatron's preprocess_data.py --append-eod.
     if (options.megatron && packing.borders.between && output.file().documents() > 0)
       return output.file().append({&*packing.borders.between, 1});
     return {};

@@ -80,7 +80,7 @@ void printTimes(const std::string &path, const CompileResult &result, double sec
 
 struct Outcome {
   int code = 0;
-  int64_t nodes = 1, devicesPerNode = 1; // the job's values; 1 if the job could not be read
+  int64_t nodes = 1, devicesPerNode = 1; // the job's values; each is 1 if `code` is not 0
 };
 
 // Compiles one job, writes its plan to `path`, and prints errors. For a job of a sweep, prints only

@@ -163,7 +163,7 @@ Result<void> writeKernel(const Explained &explained, const ExplainArguments &arg
   const plan::Plan &plan = *explained.plan();
   auto context = makeContext();
   cost::DeviceSpec spec = explained.spec;
-  spec.clock = spec.clockAlone; // clock of a kernel that runs alone, as the extracted one does
+  spec.clock = spec.clockAlone; // clock for a kernel that runs alone, as in the program
   const cost::PlanCost cost =
       cost::planCost(plan, *codegen::costModelOf(plan.target()->string_view(), spec));
   llvm::Expected<std::string> program =

@@ -19,8 +19,8 @@ public:
   struct Layer {
     int64_t number = 0;
     StepSeries maxLoad; // the share of the busiest expert
-    // Values of the latest step; absent if its line lacks them: the lowest share of an expert, the
-    // entropy in nats, the balancing loss, and the share of late choices (docs/running.md).
+    // The latest step's values (nullopt: not in its line): share of the least busy expert, entropy
+    // in nats, balancing loss, share of choices after a rank's first window (docs/running.md).
     std::optional<double> minLoad, entropy, balanceLoss, late;
   };
 

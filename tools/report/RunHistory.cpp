@@ -92,7 +92,7 @@ Result<void> RunHistory::update() {
   if (!*continues) {
     RunHistory fresh(folder);
     LMC_TRY(fresh.readFiles());
-    // Keeps values from the files that readFiles() does not read: they may be unreadable now.
+    // Keeps the values of files that readFiles() does not read, as these files may be unreadable.
     std::tie(fresh.planHash, fresh.target, fresh.host, fresh.version, fresh.settings,
              fresh.evaluations) = std::tie(planHash, target, host, version, settings, evaluations);
     *this = std::move(fresh);
@@ -257,7 +257,7 @@ void RunHistory::readEvent(std::string_view line) {
   ending = event.kind == "exit" ? event.text : "";
   if (event.kind == "warning")
     ++warnings;
-  // The run continues after event.step. Earlier events of later steps no longer count.
+  // The run continues after event.step, so events recorded for greater steps no longer count.
   if (event.kind == "start" || event.kind == "rewind") {
     if (event.kind == "start")
       ++starts;

@@ -86,7 +86,7 @@ public:
   RunPosition positionOfTime(double seconds) const;
 
   // Returns the steps in which `part` took longer than a limit, slowest first; up to kMaxSlowSteps.
-  // The limit is half of the median step time; for Compute, plus the median time of Compute.
+  // The limit is half of the median step time. For Compute, its median time is added to this half.
   std::vector<SlowStep> slowSteps(StepPart part) const;
 
   // Returns the events in the order of the file.

@@ -11,7 +11,8 @@
 namespace lmc {
 namespace {
 
-constexpr size_t kColumn = 28, kWidth = 100; // of the help: column of descriptions, line length
+// In the help, descriptions start in column kColumn, and lines have at most kWidth columns.
+constexpr size_t kColumn = 28, kWidth = 100;
 
 // Breaks a text into lines of at most kWidth columns, which all start in column `indent`.
 std::string wrap(const std::string &text, size_t indent) {

@@ -67,7 +67,8 @@ private:
   std::array<uint32_t, 256> byteIds;     // id of each byte's piece, if byte-level
   std::array<uint32_t, 256> fallbackIds; // id of each byte's piece "<0xHH>"
   StringMap<uint32_t> words; // with ignoreMerges: from the bytes of each piece to its id
-  // True if a text may be cut before space marks that follow other characters (hasInnerMark()).
+  // True if cutting a text before each space mark that comes after a character other than a space
+  // mark does not change the text's ids.
   bool cutsAtSpaces = false;
 
   Result<void> appendCharacters(std::string_view word, const IdSet *forbidden,
@@ -147,7 +148,7 @@ Result<void> Bpe::appendCharacters(std::string_view word, const IdSet *forbidden
       continue;
     }
     if (options.byteFallback) {
-      // A byte without a piece becomes the UTF-8 bytes of its character in GPT-2's map.
+      // If byte-level, a byte without an id gets the UTF-8 bytes of its character in GPT-2's map.
       const std::string_view bytes =
           options.byteLevel ? byteCharacters()[static_cast<uint8_t>(word[begin])] : character;
       const bool all = std::all_of(bytes.begin(), bytes.end(), [&](char byte) {

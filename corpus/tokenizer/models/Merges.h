@@ -61,10 +61,11 @@ void mergeSymbols(const MergeTable &merges, const IdSet *forbidden, std::vector<
 
 // The character that SentencePiece writes for a space.
 inline constexpr std::string_view kSpaceMark = "\u2581";
-// Returns true if `piece` has a space mark after another character. If no piece of a vocabulary
-// does, no merge joins symbols across the place before a space mark. A text can be cut there.
+// Returns true if `piece` has an inner mark: a space mark after a character that is no space mark.
+// If no piece of a vocabulary has an inner mark, no merge joins an inner mark of a text with the
+// character before it. So the text can be cut before each of its inner marks.
 bool hasInnerMark(std::string_view piece);
-// Cuts `text` before each space mark that follows another character.
+// Cuts `text` before each inner mark (see hasInnerMark()).
 void cutBeforeMarks(std::string_view text, std::vector<std::string_view> &parts);
 
 } // namespace lmc

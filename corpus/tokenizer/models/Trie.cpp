@@ -32,13 +32,13 @@ public:
   uint32_t after(uint32_t place) const { return next[place]; }
 
 private:
-  std::vector<uint32_t> next, previous; // next: kNoId for places that are taken
+  std::vector<uint32_t> next, previous; // next[place] is kNoId if `place` is taken
 };
 
 } // namespace
 
 void Trie::finish() {
-  constexpr uint32_t kBlock = 256; // the children of a node lie in a range of so many places
+  constexpr uint32_t kBlock = 256; // the children of a node lie in one range of kBlock places
   constexpr int kTries = 64;       // tries per node; more tries cost time and find few places
   std::sort(keys.begin(), keys.end());
   nodes.assign(kBlock, {});
@@ -50,7 +50,7 @@ void Trie::finish() {
     uint32_t node;
   };
   std::vector<Branch> open = {{0, keys.size(), 0, 0}};
-  std::vector<Branch> children; // `node` is the child's byte until the child has a place
+  std::vector<Branch> children; // `node` is first the child's byte, and later the child's place
   while (!open.empty()) {
     auto [begin, end, depth, node] = open.back();
     open.pop_back();

@@ -30,7 +30,7 @@ static Result<std::string> parseSeparator(const std::string &text) {
           i + 1);
     }
   }
-  Utf8Checker utf8; // a part of a character could match inside other characters of a text
+  Utf8Checker utf8; // a separator with part of a character could match inside characters of a text
   if (utf8.check(separator) >= 0 || !utf8.complete())
     return Error{"is not UTF-8"};
   return separator;

@@ -14,11 +14,11 @@ namespace {
 
 constexpr uint64_t kMaximumVocabularyBytes = 256 << 20;
 
-// What the user, a file or the tokenizer says: nothing (!given), no border token (!id), or its id.
+// What the user, a file or the tokenizer says about one border token (--bos or --eod).
 struct Answer {
-  bool given = false;
-  std::optional<uint32_t> id;
-  bool stops = false; // true: the tokenizer's own tokens at this border are left out, too
+  bool given = false;         // false: nothing is said
+  std::optional<uint32_t> id; // the token's id; nullopt, if `given`: no token is to be written
+  bool stops = false;         // true: the tokenizer's own tokens at this border are left out, too
 };
 
 Result<Answer> answerOf(const Tokenizer &tokenizer, const std::string &place,

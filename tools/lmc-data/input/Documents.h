@@ -39,7 +39,7 @@ struct DocumentPlace {
   uint64_t offset = 0; // bytes of text before this place
   uint64_t number = 1; // number of the line of JSON, or of the row of Parquet
 
-  // Returns the number in the name of a document that begins here: the offset, line or row.
+  // Returns the `number` that placeOf() needs for a document at this place: offset, line or row.
   uint64_t in(InputFormat format) const { return format == InputFormat::Text ? offset : number; }
 };
 // Returns the name of a document whose DocumentPlace::in() is `number`: "a.jsonl:17",

@@ -19,7 +19,7 @@ namespace lmc {
 
 namespace fs = std::filesystem;
 
-static constexpr size_t kNamed = 5; // files that a note lists at most
+static constexpr size_t kNamed = 5; // maximum number of files that a note lists
 
 // Returns an Error if `link`, a link to a folder, leads to a folder that contains the link.
 static Result<void> checkLeadsOn(const fs::path &link, const fs::path &folder) {

@@ -145,7 +145,7 @@ struct TextInput::State {
   std::istream &file;
   std::vector<char> raw;
   std::string_view rest = {}; // bytes of the file that are not decoded yet
-  uint64_t bytes = 0;         // bytes of the file read so far, with those of `rest`
+  uint64_t bytes = 0;         // bytes of the file read so far, including `rest`
   std::unique_ptr<Decoder> decoder;
   std::string text;
   bool fresh = false; // true if `text` was not returned yet

@@ -69,7 +69,8 @@ public:
     if (const auto *warnings = plan->warnings(); warnings && first)
       for (const flatbuffers::String *warning : *warnings)
         ofStart.warning("job", warning->str());
-    // Adds findings about data first, so that add() skips equal findings of prepareStart().
+    // Adds the findings about data before those of `ofStart`: add() skips a finding whose text ends
+    // the text of an earlier finding of the same severity.
     checkData(plan, overrides(), world, findings);
     for (const Finding &finding : ofStart.all())
       findings.add(finding);

@@ -58,7 +58,7 @@ Result<GroupSpeed> measureGroup(Communicator &group, double seconds,
       best = std::min(best, *again);
     }
     if (isLast) {
-      // Divides by at least best / 2: if latency dominates, best - latency is mostly noise.
+      // The bandwidth's divisor is at least best / 2: a small best - latency would be mostly noise.
       speed.bandwidth = double(bytes * (ranks - 1)) / std::max(best - speed.latency, best / 2);
       return speed;
     }
@@ -147,7 +147,7 @@ public:
       // Sends a larger message if it should take at most half of `seconds`.
       if (*time <= seconds / (2 * double(kGrowth)) && bytes < kMost)
         continue;
-      // Divides by at least time / 2: if latency dominates, time - latency is mostly noise.
+      // The bandwidth's divisor is at least time / 2: a small time - latency would be mostly noise.
       speed.bandwidth = double(bytes) / std::max(*time - speed.latency, *time / 2);
       break;
     }
@@ -219,7 +219,7 @@ std::optional<PairSpeed> suspectOf(const std::vector<PairSpeed> &pairs, int rank
 int roundsOf(int players) { return players < 2 ? 0 : players - 1 + players % 2; }
 
 std::optional<int> opponentOf(int player, int round, int players) {
-  const int m = roundsOf(players); // players are 0 to m, or to m - 1 if `players` is odd
+  const int m = roundsOf(players); // players are 0 to m, or 0 to m - 1 if their number is odd
   int other = player == m ? round * (m + 1) / 2 % m : (round - player % m + m) % m;
   if (other == player)
     other = m;

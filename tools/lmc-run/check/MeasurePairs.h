@@ -65,18 +65,19 @@ Result<PairSpeeds> measurePairs(World &world, int ranksPerNode, double seconds);
 constexpr double kSlow = 2;
 
 struct SlowLink {
-  // The links between the ranks `from` of a node and `to` of the same or another node are slow. If
-  // `to` is empty, all links of each rank in `from`, or collectives of the group `from`, are slow.
+  // If `to` is not empty, links between ranks `from` of one node and ranks `to` of the same node or
+  // of a second node are slow. If `to` is empty, slowLinks() found that all links of each rank in
+  // `from` are slow, or a measurement of groups found that collectives of the group `from` are.
   std::vector<int> from, to;
   double seconds = 0; // time of the slowest of these links (PairSpeed::seconds())
   double usual = 0;   // time to compare with: a median, or the time that the plan assumed
 };
 
-// Returns the slow ranks and links. Either both ranks of each pair must be on one node, or each
-// pair must be on two nodes. A rank's time is the time of its fastest pair, so one slow link does
-// not make both its ranks slow; a rank that is in one pair only is not judged. The median is that
-// of all ranks or, for pairs, of all pairs without a slow rank. The slow ranks of a node, or slow
-// pairs of the same two nodes, are one SlowLink.
+// Returns the slow ranks and pairs. Either each pair must be on one node, or each pair must be on
+// two nodes. A rank's time is that of its fastest pair, so one slow link does not make two ranks
+// slow. A rank in only one pair is not judged. Ranks are compared with the median of judged ranks,
+// and pairs without a slow rank with the median of these pairs. One SlowLink contains all slow
+// ranks of a node, or all slow pairs of the same one or two nodes.
 std::vector<SlowLink> slowLinks(const std::vector<PairSpeed> &pairs, int ranksPerNode);
 
 } // namespace lmc

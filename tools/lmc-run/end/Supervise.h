@@ -46,7 +46,8 @@ private:
 
 struct Supervision {
   std::vector<std::string> command; // program and arguments of the first start
-  // The command after a start wrote run.json: without options for one start only, such as --rewind.
+  // The command of each start after a start of `command` has written run.json. It lacks the options
+  // for one start only, such as --rewind.
   std::vector<std::string> again;
   std::string out;      // folder of the run
   std::string logs;     // folder of log.txt and events.jsonl of this rank

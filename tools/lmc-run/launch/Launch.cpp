@@ -177,7 +177,7 @@ private:
       readOutput(static_cast<size_t>(rank - ranks.begin()));
       const int code =
           WIFEXITED(status) ? WEXITSTATUS(status) : static_cast<int>(ExitCode::RankFailed);
-      // Reports only the first failure: due to it, this launcher kills the other ranks at `end`.
+      // Reports no signal after the first failure, as this launcher kills the other ranks at `end`.
       if (WIFSIGNALED(status) && !consequence && !cause)
         fmt::print(stderr, "lmc-run: error: rank {} was ended by signal {} ({}){}\n",
                    rank - ranks.begin(), WTERMSIG(status), ::strsignal(WTERMSIG(status)),

@@ -57,8 +57,8 @@ double defaultTolerance(const plan::Plan &plan) {
   return hasBFloat16 ? 5e-2 : hasDouble ? 1e-9 : 1e-4;
 }
 
-// When `command` ends, the earlier commands of its stream have ended. Moves them and `command` from
-// `from` to `ended`. Does the same for the command that a collective follows (Collective.after).
+// If `command` has ended, the earlier commands of its stream have ended. Moves all of these from
+// the list `from` to `ended`. If `command` is a collective, does the same for its Collective.after.
 void addEnded(const plan::Function &function, int64_t command, std::vector<uint32_t> &from,
               std::vector<uint32_t> &ended) {
   if (command < 0)

@@ -2,19 +2,21 @@
 // record, for --compare-commands, to find the first command at which two machines differ.
 //
 // The file has one JSON object per line. The first is {"lmc_commands": 1, "plan": hash, "target",
-// "device"}. Each other line is for a command with results, in the order in which they ran:
+// "device"}. Each later line is for a command with results, in the order of the step. The line of a
+// command on another stream than 0 comes where stream 0 waits for it or for one that follows it:
 //   function, run, command   the command; `run` counts the function's runs in the step, from 0
-//   op, kind, kernel, hero   the model op from which the command comes, what it does ("gemm",
-//                            "launch"), and its first kernel's name and hero (null: no kernel)
-//   transpose_a, transpose_b, accumulate, bias   only if the command is a matrix product
+//   op, kind, kernel, hero   the model op from which the command comes, what the command does
+//                            ("gemm", "launch"), and the name and the loop structure (such as
+//                            "row_reduction") of the command's first kernel (null: no kernel)
+//   transpose_a, transpose_b, accumulate, bias, residual   only if the command is a matrix product
 //   outputs                  per result: name, elements, norm (L2), scale, not_finite (how many
 //                            elements are not finite; they count as 0) and projections: 16 sums of
 //                            all elements with random signs
 // The root mean square of the 16 differences of projections estimates the L2 norm of the difference
 // of two results. The square of this estimate has a relative standard deviation of sqrt(2/16)
-// (Achlioptas 2003, "Database-friendly random projections"). The estimate is divided by `scale`.
-// This is the norm of the result, or a tenth of the norm of an operand with at least 8 times as
-// many elements, if that is larger. So sums that nearly cancel are not reported as different.
+// (Achlioptas 2003, "Database-friendly random projections"). The estimate is divided by `scale`:
+// the maximum of the result's norm and, for each operand with at least 8 times as many elements, a
+// tenth of the operand's norm. So sums that nearly cancel are not reported as different.
 #pragma once
 
 #include "ground/plan/Operands.h"
@@ -63,7 +65,7 @@ private:
   CommandRecord(const PlanFile &plan, const std::string &path)
       : plan(plan), path(path), runs(plan->functions()->size()) {}
   Result<void> take(Device &device, uint32_t function, uint32_t command);
-  // Sets the result of a command of experts to zero, because the command skips rows without tokens.
+  // Sets the results of an MoE command to zero before it runs, as it does not write unused rows.
   Result<void> clearUnusedRows(Device &device, uint32_t function, uint32_t command);
   // Makes `buffer` at least `bytes` bytes long.
   Result<void> reserve(Device &device, uint64_t bytes);

@@ -12,9 +12,9 @@
 
 namespace lmc {
 
-// One command runs at a time, in the order of the exports' steps. It continues when the run ends.
-// If its exit code is not 0, a later start of the run evaluates the export again. A running command
-// holds a lock on the file OUT/evaluations/STEP/lock.
+// At most one command runs at a time, in the order of the exports' steps. A command continues after
+// the end of the training. If a command's exit code is not 0, a later start of the training repeats
+// the command. A running command holds a lock on the file OUT/evaluations/STEP/lock.
 class ExportCommand {
 public:
   // `command` is a text for /bin/sh. Its output goes to OUT/evaluations/STEP/output.log.

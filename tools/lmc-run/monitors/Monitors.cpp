@@ -59,7 +59,7 @@ void Monitors::step(const StepRecord &record, int64_t logInterval) {
     if (!sawStep || record.step % logInterval == 0)
       check(prometheus->write(), "monitoring.prometheus");
   }
-  // Not before the first step: until then, a start with --rewind moves later steps' exports away.
+  // Looks for exports only now, as a start with --rewind first moves exports of later steps away.
   if (!sawStep && onExport)
     check(onExport->find(), "checkpoint.export_command");
   sawStep = true;
