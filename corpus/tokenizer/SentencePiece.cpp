@@ -54,7 +54,8 @@ private:
   TokenFinder userDefined;         // finds user-defined pieces, which are kept whole
   TokenFinder control;
   MergeTable merges{0};      // only for BPE
-  bool cutsAtSpaces = false; // true if no piece has a space mark after another character
+  // True if no piece has a space mark after another character and, for BPE, if the mark is a piece.
+  bool cutsAtSpaces = false;
   Trie trie;                 // only for Unigram: the pieces
   std::vector<float> scores; // only for Unigram; scores[unknown] is for unknown characters
   float largestScore = 0;    // only for Unigram: the largest absolute score

@@ -17,8 +17,8 @@ struct StateTensor {
   HeldPart held, written; // parts in bytes: the rank has `held`, and saves `written`
 };
 
-// Returns the variables of `kind` in the plan's order. Leaves out a variable that the plan assigns
-// to no parameter, such as a gradient of a rank's own tokens, before the sum over ranks.
+// Returns the variables of `kind` in the plan's order, without those that belong to no parameter.
+// An example is a rank's gradient of its own tokens, which is not yet summed over all ranks.
 std::vector<StateTensor> stateTensors(const plan::Plan &plan, uint64_t rank,
                                       plan::VariableKind kind);
 

@@ -121,7 +121,7 @@ RunDirectory::~RunDirectory() {
 
 Result<void> RunDirectory::checkOwner() const {
   const FileWait wait("looking at the lock of", folder);
-  // Ignores other errors of stat() than a missing file: the file system may be unreachable for now.
+  // Ignores errors of stat(), as of a file system unreachable for now, but not a missing run.lock.
   struct stat held {}, there {};
   if (::fstat(fd, &held) == 0 && (::stat((folder + "/run.lock").c_str(), &there) != 0
                                       ? errno == ENOENT || errno == ENOTDIR

@@ -110,7 +110,7 @@ Result<std::vector<DamagedCheckpoint>> checkNothingLater(const std::string &runD
 // Returns each file that a checkpoint may have: its name, and the kind of the variables in it.
 std::span<const std::pair<const char *, plan::VariableKind>> stateFiles();
 
-// Gives a save the state (of the device or a snapshot), and the ranks that write it together.
+// Provides the state to save, from the device or a snapshot, and the ranks that write it together.
 struct StateSource {
   std::function<DeviceTensors(plan::VariableKind)> tensorsOfKind;
   Communicator &group;

@@ -59,8 +59,8 @@ std::vector<DataLeg> legsOf(const std::vector<PhaseData> &phases, size_t current
   return legs;
 }
 
-// Returns a weight, rounded down to three digits, with which a source's share of a mixture falls
-// from `shareNow` to at most `share`. Returns nullopt if no weight does that.
+// Returns the weight for `source`, rounded down to three digits, that lowers the source's share of
+// a mixture from `shareNow` to at most `share`. Returns nullopt if no weight does that.
 static std::optional<double> weightFor(double share, const SourceOptions &source, double shareNow) {
   if (share <= 0 || shareNow >= 1)
     return std::nullopt;

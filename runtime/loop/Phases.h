@@ -30,9 +30,9 @@ struct DataLeg {
   uint64_t begin = 0, end = 0;          // the leg is the tokens [begin, end) of the stream
 };
 
-// Returns the legs of a run after `progress`: that of phase number `current`, whose stream begins
-// at `starts`, and those of later phases. A later phase continues the previous phase's stream if
-// both have the same sources. Else its stream begins with each source's first unread token.
+// Returns the legs after `progress`, one per phase, from phase number `current` on. The stream of
+// this phase begins at `starts`. A later phase continues the previous phase's stream if both have
+// the same sources. Else its stream begins with each source's first unread token.
 std::vector<DataLeg> legsOf(const std::vector<PhaseData> &phases, size_t current,
                             const CheckpointState &progress, std::vector<uint64_t> starts);
 

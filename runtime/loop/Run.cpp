@@ -105,9 +105,9 @@ static std::string sourcesOf(const RunIdentity &identity, const std::string &pha
   return chooses ? found->second.text() : "";
 }
 
-// Returns at which token of each source the stream of phase number `current` begins. The stream is
-// new if the sources or the order of the data (`reordered`) changed. Then progress.position becomes
-// 0, a source of unchanged order begins with its first unread token, and others begin at token 0.
+// Returns at which token of each source the stream of phase number `current` begins. If the sources
+// or the order of the data (`reordered`) changed, the stream is new: progress.position becomes 0, a
+// source of unchanged order begins with its first unread token, and all others at token 0.
 static std::vector<uint64_t> continueData(const std::vector<PhaseData> &phases, size_t current,
                                           CheckpointState &progress, const RunIdentity &saved,
                                           const RunIdentity &now, bool &reordered,
@@ -140,7 +140,7 @@ static std::vector<uint64_t> continueData(const std::vector<PhaseData> &phases, 
   return starts;
 }
 
-// If the run has rolled back to this checkpoint, continues at the data position of that rollback.
+// If the latest rollback went back to this checkpoint, skips the data read before that rollback.
 static void applyRollback(const std::vector<Rollback> &rollbacks, const RunIdentity &saved,
                           CheckpointState &progress) {
   if (rollbacks.size() > saved.rollbacks.size() && rollbacks.back().step == progress.step)
@@ -200,8 +200,8 @@ static bool isPrefix(const std::vector<DeclaredChange> &first,
   return first.size() <= all.size() && std::equal(first.begin(), first.end(), all.begin());
 }
 
-// If run.json (`recorded`), which the latest start wrote, belongs to the checkpoint, compares this
-// start with it: run.json also has the changes declared after the checkpoint was saved.
+// If run.json (`recorded`), written by the latest start, belongs to the checkpoint, compares this
+// start with run.json: only run.json has the changes declared after the checkpoint was saved.
 static Result<void> useRecord(Start &start, const RunIdentity &recorded,
                               const RunOptions &options) {
   if (start.forked)
@@ -823,7 +823,7 @@ static Result<PhaseEnd> runPhase(Folder &folder, const Run &run, const Measureme
     console.note(
         fmt::format("nothing to train: step {} of {} is done", session.progress.step, totalSteps));
   Result<ExitCode> result = trainer.train();
-  // A GPU captures a function with collectives after the function's first run, and notes this.
+  // A GPU captures a function with collectives as CUDA graphs after its first run, and notes this.
   console.notes(session.device->takeNotes());
   folder.interruption = trainer.interruption();
   LMC_TRY(writeProfile(session, options, phase));

@@ -270,11 +270,11 @@ void Saves::takeCheckpoint(const SaveOutcome &outcome, double seconds, double co
   const auto took = part.written ? std::optional(part.seconds) : std::nullopt;
   if (!part.written) {
     run.report(watches.ask(&Watch::saved, outcome.step, took));
-    if (!latePermanent) // else the permanent checkpoint of another step is missing
+    if (!latePermanent) // has a value if the permanent checkpoint of a later step was postponed
       latePermanent = writesPermanent;
     errorOfSave = part.written.error();
-    // A failed save is tried again after 1, 2, 4, ... steps, at most after the checkpoint interval.
-    // The delay counts from the latest enqueued step, which is the same on all ranks.
+    // After n failed saves in a row, the next attempt is min(2^(n-1), checkpoint interval) steps
+    // after the latest enqueued step, which is the same on all ranks.
     const int64_t delay = int64_t(1) << std::min<int64_t>(failedSaves++, 30);
     retryStep =
         enqueuedStep +

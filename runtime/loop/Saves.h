@@ -77,7 +77,7 @@ private:
   Result<void> openUpdates();
   // Remembers saves due after step `done` that cannot be written now, and forgets earlier ones.
   void postpone(uint64_t done, bool saves, bool exports);
-  // If `late` is a step, reports that the checkpoint or export due after it will never be made.
+  // Reports that the checkpoint or export of step `late` will never be made; nullopt: no report.
   void reportLost(const std::optional<uint64_t> &late, const char *what, const char *key);
   // `seconds` is the time that the training loop has waited for the save.
   void takeOutcome(const SaveOutcome &outcome, double seconds);

@@ -437,8 +437,8 @@ double Trainer::secondsAfter(uint64_t step) const {
   for (const Validation &validation : validations) {
     if (!validation.set->isDue(step, step == run.totalSteps))
       continue;
-    // Before the first validation, a batch counts as one step, although it takes less time. Before
-    // the first step, no time is known. The time limit stops a validation that takes too long.
+    // Until a validation is timed, each of its batches is assumed to take as long as a step (too
+    // long), or 0 s if no step was timed. The time limit stops a validation that takes too long.
     if (validation.spent.times > 0)
       seconds += validation.spent.mean();
     else if (run.time.hasStepped())
@@ -457,7 +457,7 @@ Result<void> Trainer::leaveInTime() {
                                {"save_seconds", run.time.save()}});
   if (run.time.hasStepped())
     return {};
-  // If --restarts restarted the run, too little time left is no mistake of the user.
+  // If --restarts restarted the run, the lack of time is not the user's mistake: no UserError.
   return Error{fmt::format("{} leaves {:.1f} s at step {}, and a step with its checkpoint needs "
                            "about {:.1f} s: nothing was trained; give the run more time",
                            limit.source, std::max(left, 0.0), run.session.progress.step,

@@ -15,10 +15,10 @@ static constexpr double kLeastNormDeviation = 0.1;  // of ln(norm)
 static constexpr double kHighestLoss = 1e100;       // replaces larger losses, so squares are finite
 static constexpr int64_t kMaxNonFiniteSteps = 10;   // the run ends at this number in a row
 static constexpr size_t kQuarters = 4;
-// A loss that has fallen by this part of H - L (Guard.h) falls back, so the run has not diverged.
+// If the latest level is at least this part of H - L below H (Guard.h), the run has not diverged.
 static constexpr double kFallingBack = 1.0 / 16;
-static constexpr double kVisibleFall = 1.0 / 20; // new weights must cut the first loss by this part
-static constexpr double kSmallRate = 1.0 / 10;   // a plateau needs this part of the highest lr
+static constexpr double kVisibleFall = 1.0 / 20; // minimum fall of a new model's loss / first loss
+static constexpr double kSmallRate = 1.0 / 10;   // a plateau is sought if lr / highest lr >= this
 // Usual initial weights give logits with a standard deviation of 0.02 * sqrt(hidden size). The
 // first loss exceeds ln(vocab_size) by half the variance of the logits: 0.4 nats for a hidden size
 // of 2048, 1.6 nats for 8192. The limit is higher than these: ln(32000) / 5 is 2.1 nats.
@@ -208,7 +208,7 @@ void Guard::judgeSpike(const StepRecord &record, double loss, Verdict &verdict) 
   const bool far = judged && isAbove(beyond(memory.lossTail, kFar, settings.spike),
                                      beyond(memory.normTail, kFar, settings.spike));
   const bool isSpike = high && (inSpike || !judged || afterHigh || both || far);
-  // A step that the device skipped is a spike too: its limits came from means two steps earlier.
+  // A step that the device skipped is a spike too: its limits are from the means two steps earlier.
   if (!isSpike && record.skipped == SkipReason::None) {
     if (inSpike && memory.spikeReported)
       verdict.warnings.push_back(
@@ -263,7 +263,7 @@ void Guard::judgeSpike(const StepRecord &record, double loss, Verdict &verdict) 
   }
   memory.highestLoss = std::max(memory.highestLoss, loss);
   memory.highestNorm = std::max(memory.highestNorm, norm);
-  // A spike of `patience` steps that is no divergence ends: its loss and norm become the means.
+  // If levels have not risen, a spike ends after `patience` steps: loss and norm become the means.
   if (step - memory.spikeStart >= settings.patience && memory.riseStart == 0) {
     if (memory.spikeReported)
       verdict.warnings.push_back(

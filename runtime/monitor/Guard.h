@@ -1,29 +1,29 @@
 // Watches the loss and the gradient norm of a run. Warns of a spike, and decides when the run has
 // diverged for good.
 //
-// A step is high if its loss, or the logarithm of its gradient norm, meets two conditions. The
-// value is more than `spike` standard deviations above the running mean, and its estimated
-// probability is below 1e-5. A spike is one of three: two high steps in a row, a step whose loss
-// and norm are both high, or a step with a probability below 1e-12. The estimate assumes that the
-// tail beyond two deviations is exponential (peaks over a threshold; Siffer et al., KDD 2017). For
-// normally distributed values, it is 1e-5 at about 5 deviations and 1e-12 at about 11. Norms are
-// judged after 2 x `window` steps, because they change by large factors in a warm-up.
+// A loss, or the logarithm of a gradient norm, is high if it is more than `spike` standard
+// deviations above the running mean and its estimated probability is below 1e-5. A step is high if
+// one of these two values is high. A spike is two high steps in a row, a step whose two values are
+// both high, or a step with a value whose probability is below 1e-12. The estimate assumes an
+// exponential tail beyond two deviations (peaks over a threshold; Siffer et al., KDD 2017). For a
+// normal distribution, the estimate is 1e-5 at about 5 deviations and 1e-12 at about 11. Norms are
+// judged after 2 x `window` steps, because norms change by large factors in a warm-up.
 //
-// The mean is exponential over `window` / 10 steps. The deviation is sqrt(mean(d^2) / 2) over
-// `window` steps, where d is the difference of consecutive steps (mean square successive
-// difference, von Neumann et al. 1941). So a steady fall of the loss does not increase it. High
-// values enter neither mean nor deviation, as in ZClip (arXiv 2504.02507). Steps are judged from
-// `window` / 2 on. This and the limit of six deviations are from OLMo-core's SkipStepOptimizer. In
-// earlier steps, a spike is a loss of more than `rise` above L, the lowest level.
+// The mean is exponential over `window` / 10 steps. The standard deviation is sqrt(mean(d^2) / 2)
+// over `window` steps, where d is the difference of consecutive steps (mean square successive
+// difference, von Neumann et al. 1941). So a steady fall of the loss does not increase the
+// deviation. High values enter neither mean nor deviation, as in ZClip (arXiv 2504.02507). Steps
+// are judged so after `window` / 2 steps. This number and `spike` = 6 are from OLMo-core's
+// SkipStepOptimizer. In earlier steps, a spike is a loss of more than `rise` above L (see below).
 //
-// A level is the mean loss of `patience` / 4 steps. L is the lowest level so far, and H the highest
-// of the latest four levels. A run has diverged for good if these four are all above L + `rise`,
-// and the latest is above H - (H - L) / 16, so it does not fall back. Before the first level, L is
-// the larger of ln(vocab_size) and the first loss. MosaicML's KillLossSpike compares with the mean
-// of a window instead. That mean rises with the loss, so it misses a slow rise.
+// A level is the mean loss of `patience` / 4 steps. L is the lowest level so far; before the first
+// level, L is the larger of ln(vocab_size) and the first loss. H is the highest of the latest four
+// levels. A run has diverged for good if these four are all above L + `rise`, and the latest is
+// above H - (H - L) / 16, so the loss does not fall back. MosaicML's KillLossSpike compares with
+// the mean of a window instead, which rises with the loss. So KillLossSpike misses a slow rise.
 //
 // A run has also diverged if the loss or the gradient norm is not finite in ten steps in a row.
-// Fewer such steps, and steps without a gradient, are ignored.
+// Fewer such steps only cause warnings. Steps without a gradient are ignored.
 #pragma once
 
 #include "ground/config/Config.h"
@@ -82,7 +82,7 @@ struct GuardState {
   double sum = 0;            // sum of the losses since the latest level
   int64_t summed = 0;        // steps in `sum`
   std::vector<double> above; // latest levels in a row above lowest + rise; at most 4
-  int64_t riseStart = 0;     // first step of the rise: of its spike, else of its first level
+  int64_t riseStart = 0;     // first step of the rise: of its spike or, if none, its first level
 
   int64_t nonFinite = 0; // number of latest steps in a row without finite loss and norm
 

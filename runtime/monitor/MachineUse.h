@@ -1,4 +1,4 @@
-// Measures the processor time, page faults, swapping and clock of a period.
+// Measures the processor time, page faults, swapping and clock frequency during a period of time.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@ struct MachineCounters {
   double time = 0, ownCpu = 0; // seconds
   double busy = 0, stolen = 0; // processor seconds
   double involuntary = 0, majorFaults = 0, swapped = 0;
-  double clockGHz = 0; // the latest clock of one processor, which is no counter
+  double clockGHz = 0; // latest clock frequency of one processor; it is no counter
 };
 
 // Returns the use of the machine between two readings.

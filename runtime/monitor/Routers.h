@@ -18,7 +18,7 @@ struct RouterRecord {
   // number of choices of expert e per token. P_e is the mean probability of e (Fedus et al. 2021,
   // arXiv 2101.03961). The mean is num_experts_per_tok if all experts are equally busy.
   double balanceLoss = 0;
-  // Share of choices computed after the first window of rows; absent if expert_capacity is 0.
+  // Share of choices computed after a rank's first group of rows; absent if expert_capacity is 0.
   std::optional<double> late = {};
 
   // Return the shares of all choices that the most and the least busy expert got.

@@ -64,7 +64,7 @@ std::optional<SlowStep> explainSlowStep(const StepTimes &step, const StepTimes &
   if (left >= kShare * excess) {
     const double stolen = machine.stolen - usualMachine.stolen;
     const double others = machine.otherCpu - usualMachine.otherCpu;
-    // If many processes share a processor, waits get longer, not more frequent; ownCpu is low.
+    // If many processes share a processor, this process waits longer, not more often: ownCpu falls.
     const bool takesTurns =
         machine.involuntary > 2 * usualMachine.involuntary + 10 ||
         (machine.involuntary > 10 && machine.ownCpu < kLessCpu * usualMachine.ownCpu);

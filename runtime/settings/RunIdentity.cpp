@@ -113,7 +113,7 @@ std::vector<SettingChange> compareSettings(const RunIdentity &before, const RunI
     auto found = identity.settings.find(key);
     return found == identity.settings.end() ? absent : found->second;
   };
-  // A setting that only one identity has, with its default value, is new in lmc: no change.
+  // A missing setting equals its default value: only one of two releases of lmc has the setting.
   auto isNew = [](const RecordedSetting &unknown, const RecordedSetting &known) {
     return &unknown == &absent && known.origin == originName(SettingOrigin::Default);
   };

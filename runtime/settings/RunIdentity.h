@@ -24,11 +24,11 @@ RunIdentity describeRun(const PlanFile &plan, const SettingTable &settings);
 // Returns a random identifier for RunIdentity::run.
 std::string drawRunId();
 
-// Returns the recorded `lmc-run --set` changes that a restart with `plan` makes again, in the form
-// that RunSettings::read() takes. A change is made again only if the plan still has the value that
-// it had then: an old --set must not hide a new value in the TOML file. With `hasPosition`, also
-// returns the recorded default of data.shuffle_block. The recorded position in the data is valid
-// only for the order of tokens with this block.
+// Returns the `lmc-run --set` values in `before` that apply again in a restart with `plan`, in the
+// form that RunSettings::read() takes. A value applies again only if `plan` has the same value as
+// the earlier plan: an old --set must not hide a new value in the TOML file. If `hasPosition`, the
+// restart continues at a position in the data. This position is valid only for the recorded default
+// of data.shuffle_block, so this default is returned too.
 std::vector<std::string> repeatedOverrides(const RunIdentity &before, const plan::Plan &plan,
                                            bool hasPosition);
 
@@ -45,8 +45,8 @@ bool reordersData(const std::vector<SettingChange> &changes);
 // Returns true if the changes keep the order within the source whose files the setting `key` names.
 bool keepsSource(const std::vector<SettingChange> &changes, std::string_view key);
 
-// Returns the changes with `identity` that no element of `declared` covers. An element covers the
-// setting or section that it names, and all settings whose defaults derive from these.
+// Returns the changes whose `identity` is true and that no element of `declared` covers. An element
+// covers the setting or section that it names, and all settings whose defaults derive from these.
 std::vector<SettingChange> undeclared(const std::vector<SettingChange> &changes,
                                       const std::vector<std::string> &declared);
 

@@ -20,7 +20,7 @@ struct RunOptions {
   std::optional<int64_t> steps;       // number of the last optimizer step; default train_iters
   std::string resume = "auto";        // "auto", "none", or a path
   std::optional<uint64_t> rewind;     // step to which the run in `out` goes back
-  // All rollbacks of the run, if the latest caused `rewind`. Training then skips data already read.
+  // All rollbacks of the run if a rollback set `rewind`. Training then skips data already read.
   std::vector<Rollback> rollbacks;
   std::vector<std::string> overrides; // values of --set
   std::vector<std::string> changes;   // keys of settings that may differ from the earlier start

@@ -72,7 +72,7 @@ public:
   // Returns true if no further step may begin. `enqueued` is the number of enqueued steps.
   // `besides` is the estimated time of other work after the steps, in seconds.
   bool mustLeave(size_t enqueued, double besides) const;
-  // Returns true if a save must begin now. A background save before it takes `besides` seconds.
+  // Returns true if a save must begin now. The background save needs `besides` more seconds.
   bool mustSave(double besides = 0) const;
 
   // Returns the seconds that must be left for a step to begin, if no other work follows it.

@@ -20,7 +20,7 @@ public:
 
 private:
   std::vector<int64_t> layers;
-  double tokens = 0, microBatches = 0; // how many a step has, summed over all ranks
+  double tokens = 0, microBatches = 0; // numbers per step, summed over all ranks
 };
 
 } // namespace lmc

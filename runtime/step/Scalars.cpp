@@ -30,8 +30,8 @@ static bool isRouterSum(const plan::Variable &variable) {
   return variable.name()->string_view().starts_with(names::kRouterSums + std::string("."));
 }
 
-// Returns the scalars that the host writes or, without `written`, the scalars and vectors that it
-// reads, with their memory ranges. Those that lie close together share a range.
+// Returns the scalars that the host writes (if `written`), or the scalars and vectors that the host
+// reads, with their memory ranges. Ranges that lie close together are joined into one range.
 Result<Scalars::Block> Scalars::blockOf(const PlanFile &plan, bool written) {
   struct Found {
     ArenaRange range;

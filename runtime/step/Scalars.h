@@ -28,8 +28,8 @@ public:
   static Result<std::unique_ptr<Scalars>> open(const PlanFile &plan, Device &device);
 
   // Set values for the next upload(). setSettings() sets all scalars that have a setting.
-  // setStepValue() sets the scalars whose Variable.step_value is `which`; in a parameter group, it
-  // multiplies a learning rate by lr_mult, in f64. Error: the host does not write such a scalar.
+  // setStepValue() sets scalars whose Variable.step_value is `which`, and multiplies a parameter
+  // group's learning rate by lr_mult, in f64. Error of set(): the host does not write the scalar.
   Result<void> set(std::string_view name, double value);
   Result<void> setSettings(const SettingTable &settings);
   void setStepValue(plan::StepValue which, double value);

@@ -140,7 +140,7 @@ Result<std::optional<DamagedCheckpoint>> Session::setState(const std::string &in
     return scalars->upload();
   };
   LMC_TRY(allSucceed(world.all(), copy()));
-  // If each rank has only a part of the weights, ranks gather the weights that each needs whole.
+  // If each rank has only a part of the weights, gathers the weights that ranks need as a whole.
   if (functions->has(names::kRefresh))
     LMC_TRY(functions->run(names::kRefresh));
   return std::optional<DamagedCheckpoint>();

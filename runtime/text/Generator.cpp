@@ -117,8 +117,8 @@ Generator::generate(const std::vector<std::vector<int32_t>> &prompts,
   const uint64_t rowsOfRank = plan->batch()->micro_batch_size();
   const uint64_t vocabulary = plan->model()->vocab_size();
   const auto ranks = static_cast<uint64_t>(world.size());
-  // `found` has a row per prompt: 1 + Continuation::End (or 0: End::Length), then 1 + each new id.
-  // A rank continues up to `rowsOfRank` prompts at a time, from `first` on; others' rows stay zero.
+  // Row p of `found` is 1 + Continuation::End (0: Length) of prompt p, then 1 + each new id (0:
+  // none). A rank sets <= `rowsOfRank` rows at a time, from `first` on; other ranks' rows stay 0.
   const uint64_t width = options.maxNewTokens + 1;
   std::vector<double> found(prompts.size() * width);
   for (size_t done = 0; done < prompts.size(); done += rowsOfRank * ranks) {

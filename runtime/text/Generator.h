@@ -34,7 +34,7 @@ std::optional<uint32_t> chooseToken(std::span<const float> logits, const Samplin
 struct GenerateOptions {
   SamplingOptions sampling;
   uint64_t maxNewTokens = 0;
-  uint64_t seed = 0, step = 0; // each random number is a hash of these, prompt number and position
+  uint64_t seed = 0, step = 0; // random numbers are hashes of these, prompt number and position
   int32_t endOfDocument = -1;  // the id that ends a text; -1: none
 };
 

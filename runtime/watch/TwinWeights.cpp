@@ -62,7 +62,7 @@ private:
 
   Session &session;
   const std::unique_ptr<WeightComparison> comparison;
-  std::string equal; // newest step after which all copies were equal; "": none yet
+  std::string equal; // the newest step (as text) after which all copies were equal; "": none yet
 };
 
 } // namespace

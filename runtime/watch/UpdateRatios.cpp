@@ -55,7 +55,7 @@ static bool matches(const SnapshotPart &part, const SnapshotPart &weights, uint6
          a.columns * own == b.columns * width && a.pitch * own == b.pitch * width;
 }
 
-// Returns the sums over all elements of the part, one contiguous range after the other.
+// Returns the totals over all elements of the part. Visits one contiguous range after the other.
 template <typename T>
 static UpdateSums plainSums(const ParameterParts &parts, const AdamWStep &step) {
   const HeldPart &written = parts.weights->tensor.written;

@@ -46,7 +46,7 @@ class Watch {
 public:
   virtual ~Watch() = default;
 
-  // The start calls the first for new random weights, the second for a changed setting or phase.
+  // Tell the watch that a start begins with random weights, or with a changed setting or phase.
   virtual void expectFreshWeights() {}
   virtual void expectChange() {}
   // stateKey() names the watch's state in a checkpoint; nullptr: there is none. state() returns all

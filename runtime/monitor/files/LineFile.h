@@ -27,7 +27,7 @@ public:
   Result<void> write(std::string_view line);
 
   // Writes `line` and a newline. Returns a warning if this fails and the previous line was written;
-  // else "". The warning calls the lines `what`, for example "generated texts".
+  // else "". In the warning, `what` names the lines, for example "generated texts".
   std::string writeOrWarn(std::string_view line, const char *what);
   // Returns true if the latest writeOrWarn() could not write its line.
   bool isBehind() const { return behind; }
