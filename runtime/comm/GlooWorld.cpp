@@ -33,8 +33,9 @@ namespace {
 // The time limit of Gloo's waits. The control connection finds a lost rank much earlier.
 constexpr std::chrono::hours kNoLimit{24 * 365};
 
-// Limits for sums, in bytes: each message except the last of a piece has at least kLeastChunk. A
-// rank has at most kScratch of received data that is not added yet, unless kLeastChunk needs more.
+// Limits in bytes for sums. A rank receives each other rank's part of a sum in chunks. All but the
+// last chunk have at least kLeastChunk bytes. Received chunks that are not added yet take at most
+// kScratch bytes, or two chunks of kLeastChunk bytes from each other rank if these take more.
 constexpr uint64_t kLeastChunk = 64 << 10, kScratch = 16 << 20;
 
 // The waits for messages in all groups of a world. Gloo ends only some waits when a connection is
@@ -406,7 +407,7 @@ private:
   }
 
   std::unique_ptr<Communicator> makeAxis(const std::string &axis, AxisGroups groups) {
-    // A rank is in one group of each kind, so the first rank's number makes a group's name unique.
+    // Groups of one axis and kind have no rank in common, so the first rank makes a name unique.
     auto make = [&](const char *kind, std::vector<int> members) {
       const std::string name = fmt::format("{} {} {} {}", divisions, axis, kind, members.front());
       return makeGroup(name, std::move(members));
@@ -499,7 +500,7 @@ Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options,
 // spent 90% of their processor time in such calls.
 extern "C" int epoll_wait(int epoll, epoll_event *events, int most, int timeout) {
   using Clock = std::chrono::steady_clock;
-  // A caller that calls again in less than kNothing has read and written nothing.
+  // If the next call comes within kNothing after a return, the caller read and wrote nothing.
   constexpr std::chrono::microseconds kNothing{2}, kSleep{20};
   constexpr int kPatience = 16; // the number of such calls in a row before a sleep
   thread_local Clock::time_point returned;

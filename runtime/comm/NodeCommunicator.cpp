@@ -44,7 +44,8 @@ AxisGroups axisGroups(plan::Axis axis, int rank, int ranks, int shardRanks, int 
       groups.onNode.push_back(other);
   }
   const size_t places = groups.onNode.size();
-  // The groups need several nodes with the same number of ranks, at least 2, side by side in `all`.
+  // onNode and acrossNodes are used only if the group has ranks on several nodes, equally many (at
+  // least 2) on each, and the ranks of each node are adjacent in `all`.
   bool even = places > 1 && nodes.size() > 1 && groups.all.size() == places * nodes.size();
   for (size_t i = 0; even && i < groups.all.size(); ++i)
     even = groups.all[i] / ranksPerNode == groups.all[i / places * places] / ranksPerNode;
@@ -87,7 +88,7 @@ Result<void> NodeCommunicator::reduceScatter(const void *x, void *d, uint64_t el
   const uint64_t width = byteWidth(dtype);
   const uint64_t most = std::min(elements, kScratchBytes / (places * nodes * width) + 1);
   scratch.resize(std::max(scratch.size(), nodes * (1 + places) * most * width));
-  char *sums = scratch.data();             // [nodes, count], sums for ranks with this rank's place
+  char *sums = scratch.data();             // [nodes, count], onNode's sums for ranks in acrossNodes
   char *all = sums + nodes * most * width; // [places, nodes, count]
   for (uint64_t first = 0; first < elements; first += most) {
     const uint64_t count = std::min(most, elements - first);

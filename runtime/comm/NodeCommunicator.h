@@ -1,10 +1,11 @@
 // The collectives of a group that has several ranks on each of several nodes. The place of a rank
-// is its number among the group's ranks on its node. Data that all ranks of a node need crosses the
-// link between nodes only once:
+// is its index among the group's ranks on the same node. Data that all ranks of a node need crosses
+// the link between nodes only once:
 //
-//   all-gather       runs first among the ranks with equal places, then among those of each node
-//   reduce-scatter   runs first among the ranks of each node: the rank with place p gets its node's
-//                    sum of the pieces for all ranks with place p; then among ranks of equal places
+//   all-gather       is an all-gather among ranks with equal places, then one on each node
+//   reduce-scatter   is a reduce-scatter on each node, then one among ranks with equal places. The
+//                    first adds the data of a node's ranks. The rank with place p receives those
+//                    sums that are for the ranks with place p on all nodes.
 //   all-reduce       is a reduce-scatter on each node, an all-reduce among ranks with equal places,
 //                    and an all-gather on each node
 //

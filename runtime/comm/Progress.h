@@ -13,7 +13,7 @@ namespace lmc {
 
 enum class Activity : uint8_t {
   Starting,
-  Measuring, // the links between ranks
+  Measuring, // measuring the speed of the links between ranks
   Reading,
   Computing,
   Validating,

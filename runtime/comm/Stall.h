@@ -27,7 +27,7 @@ struct RankProgress {
 
 struct Stall {
   int rank = 0;       // -1 if all ranks wait for each other
-  double seconds = 0; // seconds since `rank` made progress; if it is -1, since any rank did
+  double seconds = 0; // seconds without progress: of `rank`, or of all ranks if `rank` is -1
 };
 
 // Returns the maximum number of seconds for which a rank in this state may make no progress.

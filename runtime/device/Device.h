@@ -38,12 +38,12 @@ struct DeviceOptions {
   // The threads of a CPU device. 0: OMP_NUM_THREADS, else one per CPU that this process may use.
   int threads = 0;
   World *world = nullptr; // the ranks; may be null for a plan without collectives
-  int index = 0;          // number of the device among the visible devices of the plan's type
+  int index = 0;          // index of the device in the list of visible devices of the plan's type
   // The number of this rank among the ranks on its machine. If the process sees several GPUs, the
   // rank uses GPU `index` + localRank.
   int localRank = 0;
-  // Names the implementations of matrix products that the device must use. The device adds its
-  // choices for other products. The object must outlive the device. Null: fixed choices.
+  // Names the implementations of matrix products that the device must use. The device adds a choice
+  // for each product without a usable one. The object must outlive the device. Null: fixed choices.
   GemmChoices *gemms = nullptr;
   // True: ranks on GPUs exchange data through the host's memory and `world` instead of NCCL.
   bool hostCollectives = false;
@@ -134,8 +134,9 @@ public:
   virtual Result<std::unique_ptr<Mark>> makeMark() = 0;
   // Enqueues the mark.
   virtual Result<void> place(Mark &mark) = 0;
-  // Waits until the device has reached the mark, but not for a mark that was never placed. Error:
-  // work failed. The message names the failed op, or several runs of functions of which one failed.
+  // Waits until the device has reached the mark, unless the mark was never placed. Error: work
+  // failed. The message names the failed op. If the device does not know the op, the message names
+  // the runs of functions that may have failed.
   virtual Result<void> wait(Mark &mark) = 0;
   // Returns true if wait() would return at once. Errors: those of wait().
   virtual Result<bool> reached(Mark &mark) = 0;
@@ -145,9 +146,9 @@ public:
   // Waits until all work is complete. Error: some of it failed.
   virtual Result<void> synchronize() = 0;
 
-  // Enqueues the computation of the initial values of elements `part` of a variable from the job's
-  // `seed`. If the variable starts as a copy of another variable, uses the elements `part` of the
-  // other one. Returns false if the device cannot do this; the caller must then do it.
+  // Enqueues the computation of a variable's initial values, only for the elements in `part`, with
+  // the job's `seed`. A variable that starts as a copy gets these elements of its source variable.
+  // Returns false if the device cannot compute the values; the caller must then compute them.
   virtual Result<bool> initialize(int variable, const HeldPart &part, uint64_t seed) {
     return false;
   }

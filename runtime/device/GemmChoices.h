@@ -91,7 +91,7 @@ public:
   std::vector<std::string> takeWarnings() { return std::exchange(warnings, {}); }
 
 private:
-  enum class Origin { Run, Rank, Cache, Measured, Fixed }; // Rank: from another rank of this run
+  enum class Origin { Run, Rank, Cache, Measured, Fixed }; // Rank: another rank of this run gave it
   struct Entry {
     GemmChoice choice;
     Origin origin;

@@ -1,5 +1,5 @@
-// Each function checks that slices, functions or bytes which a caller names exist. `plan` is null
-// if no plan is loaded; this is an error, too.
+// All functions but arenaBreakdown() check that a slice, a function or bytes that a caller names
+// exist. `plan` is null if no plan is loaded. A check with a null `plan` returns an error.
 #pragma once
 
 #include "runtime/device/Device.h"

@@ -93,7 +93,7 @@ bool RendezvousHub::serve(Socket socket) {
       server.thread.join();
     return server.ended;
   });
-  // Ranks are admitted fast. If too many connections wait, the oldest is no rank's, and is closed.
+  // Ranks are admitted fast. If too many connections wait, the oldest is not from a rank: close it.
   if (strangers.size() >= members.size() + kStrangers) {
     strangers.front()->shutdown();
     strangers.pop_front();
@@ -115,7 +115,7 @@ void RendezvousHub::serve(const Connection &connection, Server &server) {
   std::optional<int> rank;
   try {
     rank = admit(connection);
-  } catch (const json::exception &) { // not a message of a rank
+  } catch (const json::exception &) { // the message does not have the form of a rank's message
   }
   {
     std::lock_guard lock(mutex);

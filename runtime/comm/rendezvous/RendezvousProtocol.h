@@ -30,7 +30,7 @@ namespace lmc {
 
 constexpr int kRendezvousProtocol = 4;
 
-// The maximum number of bytes of a message, before the proofs are checked and afterwards.
+// The maximum bytes of a message: kGreetingBytes until the proofs are checked, then kMessageBytes.
 constexpr size_t kGreetingBytes = 4096, kMessageBytes = size_t{1} << 20;
 
 enum class Side { Hub, Rank };

@@ -35,8 +35,9 @@ struct PeakSpeed {
   std::string source;
 };
 
-// Returns `threads` times the clock frequency times the FLOPs per cycle of the best instructions
-// for `compute` in kernelSet(). The clock is measured: systems often report only the nominal one.
+// Returns `threads` times the clock frequency times the FLOPs per cycle. These are the FLOPs of the
+// fastest instructions that kernelSet() has for arithmetic in the type `compute`. The clock
+// frequency is measured, because systems often report only the nominal frequency.
 PeakSpeed peakSpeed(Storage compute, int threads);
 
 } // namespace lmc::cpu

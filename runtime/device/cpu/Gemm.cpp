@@ -81,8 +81,9 @@ Result<std::unique_ptr<Gemm>> GemmCache::make(const GemmShape &shape, GemmLibrar
 
 Result<std::vector<GemmLibrary>> GemmCache::libraries(const GemmGroupShape &group) const {
   auto found = libraries(group.shape);
+  // oneDNN compiles for one m and k, so it cannot compute a group, whose products differ in m or k.
   if (found)
-    std::erase(*found, GemmLibrary::OneDnn); // oneDNN compiles for one m and k, but parts differ
+    std::erase(*found, GemmLibrary::OneDnn);
   return found;
 }
 
@@ -218,8 +219,8 @@ Result<GemmChoice> GemmCache::measure(const GemmShape &shape,
   return choice;
 }
 
-// The maximum number of bytes of an operand, summed over all timed parts of a group. It exceeds the
-// caches, so that timed operands are read from memory, as the operands of experts are in a run.
+// If several products of a group are timed, each operand has at most this many bytes in all of them
+// together. The limit exceeds the caches: timing must read operands from memory, as training does.
 static constexpr int64_t kProbeBytes = 64 << 20;
 
 Result<GemmChoice> GemmCache::measure(const GemmGroupShape &group,

@@ -28,10 +28,11 @@ struct ExpertCommand {
   const int32_t *offsets;
   const char *a, *b;
   char *d;
-  // rowX: bytes from one row of operand X (A, B or D) to the next; 0 if X has a matrix per expert.
-  // expertX: bytes from one matrix of X to the next; 0 if X has the rows of all experts.
+  // X is an operand: A, B or D. If X is one matrix with the rows of all experts, rowX is the bytes
+  // from one row of X to the next, and expertX is 0. If X has one matrix per expert, expertX is the
+  // bytes from one matrix of X to the next, and rowX is 0. A always has the rows of all experts.
   int64_t rowA, rowB, rowD, expertB, expertD;
-  bool rowsAreDepth;           // true: an expert's number of rows is its product's k; false: its m
+  bool rowsAreDepth;           // true: dimension k counts an expert's rows; false: m counts them
   int64_t otherSize;           // m if rowsAreDepth, else k; it is equal for all experts
   std::vector<GemmPart> parts; // one per expert
 

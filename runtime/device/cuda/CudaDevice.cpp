@@ -243,8 +243,8 @@ private:
   // the ranks, because a collective may wait for a lost rank for ever.
   template <typename Handle>
   Result<void> await(CUresult (*wait)(Handle), CUresult (*query)(Handle), Handle handle);
-  // While the returned object exists, other ranks see that this rank waits for its device. Calls
-  // that enqueue work need one too, because such a call waits if the driver's queue is full.
+  // While the returned object exists, other ranks see that this rank waits for the GPU. A function
+  // that enqueues work needs such an object too, because it waits if the driver's queue is full.
   Progress::Wait waiting() const {
     return Progress::Wait(options.world ? &options.world->progress() : nullptr, "its device");
   }
@@ -455,7 +455,7 @@ Result<void> CudaDevice::allocate() {
     CUdeviceptr at = 0;
     const CUresult result = driver.cuMemAlloc(&at, std::max<uint64_t>(bytes, 1));
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
-      LMC_TRY(gpu.requireFree(bytes, what)); // Gpu's error explains more than the driver's
+      LMC_TRY(gpu.requireFree(bytes, what)); // this error explains more than the driver's error
     LMC_TRY(driver.check(result, fmt::format("allocate {} bytes for {}", bytes, what)));
     return DeviceMemory(driver, at);
   };
@@ -713,7 +713,7 @@ Result<bool> CudaDevice::initialize(int index, const HeldPart &part, uint64_t se
   const plan::Variable &variable = *plan->variables()->Get(uint32_t(index));
   const plan::Initializer *how = variable.initializer();
   const plan::Slice &slice = *plan->slices()->Get(variable.slice());
-  // Returns the address of the elements `part` in slice `of`, which has the variable's layout.
+  // Returns the address of the first element of `part` in a slice with the variable's layout.
   auto addressOf = [&](const plan::Slice &of) {
     return addresses[of.arena()] + of.offset() + part.at * byteWidth(of.dtype());
   };

@@ -29,9 +29,9 @@ struct Encoder {
   Collectives *collectives; // null if the plan has one rank
   const std::vector<CUdeviceptr> &arenas;
 
-  // Returns one Encoded per command of a function; each refers to the members above. The commands
-  // after a collective wait for it if it is on stream 0, if `apart` is true for it, or if oneByOne
-  // is true. Errors: a command needs other ranks, or a kernel that the plan does not have.
+  // Returns one Encoded per command of a function; each refers to the members above. If command i
+  // is a collective, later commands wait for its end if it is on stream 0, or if apart[i] or
+  // oneByOne is true. Errors: a command needs other ranks, or a kernel that the plan does not have.
   Result<std::vector<Encoded>> encode(const plan::Function &function,
                                       const std::vector<bool> &apart, bool oneByOne) const;
 

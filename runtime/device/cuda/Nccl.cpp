@@ -200,9 +200,9 @@ public:
   void abort() override {
     if (aborted.exchange(true))
       return;
-    // ncclCommAbort stops the collectives of a communicator, and then waits until no graph has any.
-    // A running graph may have collectives of several communicators. It can be destroyed when all
-    // are stopped. So other threads abort communicators while this one destroys the graphs.
+    // ncclCommAbort stops a communicator's collectives, then waits until no graph contains them. A
+    // running graph may contain collectives of several communicators. It can be destroyed only when
+    // all are stopped. So other threads abort communicators while this thread destroys the graphs.
     std::vector<std::thread> aborts;
     for (ncclComm_t &comm : comms)
       if (comm)

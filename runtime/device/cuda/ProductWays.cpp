@@ -43,7 +43,7 @@ static std::vector<WayResult> resultsOf(const TwoWayProduct &command) {
           {&WayAddresses::result, columns, true}};
 }
 
-// Memory outside of the plan's arenas to try a command. Each expert gets the same number of rows.
+// Memory for trials of a command, outside of the plan's arenas. Experts get equally many rows.
 class ProductWays::Trial {
 public:
   static Result<Trial> prepare(const Driver &driver, const Gpu &gpu, const TwoWayProduct &command,
@@ -169,7 +169,7 @@ private:
   CUstream stream;
   std::vector<Part> parts;
   DeviceMemory memory;
-  PinnedMemory row; // receives a copy of a row of a result, or has the offsets
+  PinnedMemory row; // holds a downloaded row of a result or, in setOffsets(), experts' offsets
 };
 TwoWayProduct ProductWays::describe(const plan::Plan &plan, const plan::Command &command,
                                     const Kernels &kernels) {
@@ -242,9 +242,9 @@ static std::string payloadOf(const TwoWayProduct &command) {
   return fmt::format("{:016x} {:016x}", command.first->code, command.second->code);
 }
 
-// Returns a text about the first element whose error is too large for rounding, or "". Each way
-// rounds up to three values to bf16, each with a relative error of 2^-8. Terms of a sum may cancel,
-// so a part of the allowed error depends on the root mean square of the row.
+// Returns a text about the first element whose error is larger than rounding explains, or "". Each
+// way rounds at most three values to bf16, each with a relative error of 2^-8. Terms of a sum may
+// cancel, so a part of the allowed error depends on the root mean square of the row.
 static std::string difference(const std::vector<std::vector<double>> &found,
                               const std::vector<std::vector<double>> &expected) {
   for (size_t row = 0; row < found.size(); ++row) {

@@ -20,7 +20,7 @@ Result<BoundCommand> resolve(Resolver &at, const plan::Command &command,
       }
       orThrow(work());
     });
-  // If op.after() >= 0, it is the index of a collective that must end first. `source` is its queue.
+  // If op.after() >= 0, command op.after() is a collective of queue `source` that must end first.
   CollectiveQueue *source = nullptr;
   if (op.after() >= 0)
     source = &at.queueOf(at.function->commands()->Get(uint32_t(op.after()))->stream());

@@ -44,7 +44,8 @@ template <typename T> struct Router {
   Real *weights = at.address<Real>(op.weights());
   int32_t *experts = at.address<int32_t>(op.experts());
   Real *counts = at.address<Real>(op.counts()), *mass = at.address<Real>(op.mass());
-  // Per task, `rows`: the current token's probabilities p; `sums`: normalised p summed over tokens.
+  // Each task has `count` elements of `rows`, the probabilities p of the current token, and `count`
+  // elements of `sums`, the sums of normalised p over all tokens of the task.
   std::vector<Real> rows = std::vector<Real>(size_t(tasksOf(tokens) * count)), sums = rows;
 
   void operator()() {
@@ -144,7 +145,7 @@ template <typename T> struct RouterGrad {
 struct Rows {
   int64_t tokens, chosen, columns;
   int64_t held;         // number of rows that the experts have together
-  const int32_t *index; // the row of each choice, or the choice of each row; -1: there is none
+  const int32_t *index; // maps each choice to a row, or each row to a choice; -1: no row or choice
   int threads;
 };
 

@@ -37,8 +37,8 @@ public:
   std::string implementation() const override { return fmt::format("packed {}", setName); }
 
 private:
-  // Returns true if Sums::Stream may write a block of d. Each sum must be complete after one call
-  // of the kernel, and the results of all parts together must be larger than the caches.
+  // Returns true if `block` of d may be written with Sums::Stream: one kernel call completes each
+  // sum, the results of all parts exceed the caches, and each row of d is whole cache lines.
   bool streams(const GemmBlock &block) const {
     constexpr int64_t kLine = 64;
     const int64_t row = shape.n * int64_t(input.arithmeticWidth);

@@ -96,7 +96,7 @@ static void attentionRun(const AttentionArgs &args, int64_t task, void *memory) 
     for (int64_t lane = 0; lane < kLanes; ++lane) {
       scratch.largest[panel * kLanes + lane] = R(kLowestScore);
       scratch.sum[panel * kLanes + lane] = 0;
-      // A lane beyond the end of the sequence gets the first key of the sequence's last query.
+      // A lane after the sequence's end has no query. It takes the last query's first visible key.
       scratch.firstKeys[panel * kLanes + lane] = typename VectorOf<R>::Lane(
           firstVisibleKey(args, batch, lesser(at + lane, seq - 1)));
     }

@@ -185,8 +185,8 @@ static void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *
                   scratch.queries, leading);
         copyBlock(dout + query * outLeading + member * headDim, outLeading, queries, headDim,
                   padded, scratch.outputGrad, leading);
-        // Query r of the block of queries sees keys firstColumn(r) to r + ahead of the block of
-        // keys. P, dP and dS have one row per query and one column per key.
+        // Queries and keys are counted from the start of their blocks. Query r sees the keys from
+        // firstColumn(r) to r + `ahead`. P, dP and dS have a row per query and a column per key.
         const int64_t ahead = query - key;
         auto firstColumn = [&](int64_t row) {
           return greater(0, scratch.firstKeys[query + row] - key);

@@ -53,8 +53,8 @@ struct Prefetch {
   }
 };
 
-// Replace: the product overwrites d. Add: it is added to d. Stream: it overwrites d past the
-// caches, because d is larger than the caches. Then each row of d must be whole cache lines.
+// Replace: the product overwrites d. Add: the product is added to d. Stream: the product overwrites
+// d, which exceeds the caches, by stores that bypass them; each row of d must be whole cache lines.
 enum class Sums { Replace, Add, Stream };
 
 // The functions of the packed matrix product A B for one storage type. A is packed in panels of
