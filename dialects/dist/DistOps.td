@@ -83,8 +83,9 @@ class Dist_Collective<string mnemonic, CommandRole role, list<Trait> traits = []
   let extraClassDefinition = PlainCommand<role.operands>.definition;
 }
 
-// All-gather and reduce-scatter are each other's gradient: if a rank adds a term to a sum of which
-// another rank keeps a piece, the term has the gradient of that piece.
+// The gradient of an all-gather is a reduce-scatter, and the reverse. In a reduce-scatter, each
+// rank adds a term to every sum, and one rank keeps the sum. The gradient of each term is that of
+// the sum, so all ranks gather the gradients of the sums.
 def AllGatherOp
     : Dist_Collective<"all_gather", OutOfPlace,
                       [DeclareOpInterfaceMethods<DifferentiableOpInterface, ["hasGradient"]>]> {

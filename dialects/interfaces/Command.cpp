@@ -21,7 +21,8 @@ Value lmc::valueOf(const CommandOperands &operands, CommandRole role) {
 void lmc::createPlainCommand(CommandOpInterface op, OpBuilder &b,
                              llvm::function_ref<Value(Value)> sliceOf, Value scratch) {
   SmallVector<Value> slices;
-  // sliceOf() numbers slices in call order. The loop is backward, so results get the first numbers.
+  // sliceOf() numbers slices in the order of calls. Results are the last operands, and the loop
+  // goes from the last operand to the first, so results get the lowest numbers.
   for (const CommandOperand &operand : llvm::reverse(op.getCommandOperands()))
     if (operand.role != CommandRole::Accumulate)
       slices.insert(slices.begin(), sliceOf(operand.value));

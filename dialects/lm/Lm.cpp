@@ -557,7 +557,8 @@ static LogicalResult verifyCoefficients(Operation *op, ArrayRef<double> coeffici
 
 // Checks that the matrices are in ascending order, do not overlap, and lie in [0, elements).
 static LogicalResult verifyMatrices(Operation *op, ArrayAttr matrices, int64_t elements) {
-  int64_t end = 0, column = 0; // end of earlier matrices; next matrix's first column in its block
+  // Earlier blocks end at element `end`. The next matrix begins at column `column` of its block.
+  int64_t end = 0, column = 0;
   for (auto matrix : matrices.getAsRange<MatrixAttr>()) {
     const int64_t pitch = matrix.getPitch(), begin = column ? end : matrix.getOffset();
     const bool fansIn = matrix.getTransposed() ? matrix.getFanIn() == matrix.getRows()

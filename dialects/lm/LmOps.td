@@ -138,7 +138,7 @@ def InitAttr : Lm_Attr<"Init", "init"> {
   let assemblyFormat = "$kind (`(` struct($stddev, $scale, $frequencies, $source)^ `)`)?";
   let genVerifyDecl = 1;
   let builders = [
-    // Returns initial values of a kind that uses no other parameter of this attribute.
+    // Returns initial values of a kind that needs no stddev, scale, frequencies or source.
     AttrBuilder<(ins "::lmc::lm::InitKind":$kind), [{
       return $_get($_ctxt, kind, ::mlir::FloatAttr(), ::mlir::FloatAttr(),
                    ::mlir::DenseF64ArrayAttr(), ::mlir::StringAttr());
@@ -165,7 +165,7 @@ def PartAttr : Lm_Attr<"Part", "part"> {
   }];
   let genVerifyDecl = 1;
   let builders = [
-    // Returns a named part that has all columns of its rows.
+    // Returns named rows of a parameter. All columns of these rows have the name; none is padding.
     AttrBuilder<(ins "::mlir::StringAttr":$name, "int64_t":$rows, "InitAttr":$init), [{
       return $_get($_ctxt, name, rows, init, 0);
     }]>

@@ -16,13 +16,13 @@ namespace lmc::lm {
 
 class VariableOp;
 
-// The attribute of an optimizer op that lists the matrices that it updates, each as a whole.
+// Names the attribute that lists the matrices that an optimizer op must update as whole matrices.
 inline constexpr llvm::StringLiteral kMatrices = "matrices";
 
 // The properties of a parameter by which an optimizer accepts or rejects it.
 struct SteppedParameter {
   mlir::RankedTensorType type;
-  llvm::SmallVector<int64_t> partRows; // rows of each named part; without parts, of the parameter
+  llvm::SmallVector<int64_t> partRows; // rows of each named part, or of a parameter without parts
   bool isHidden = false;               // true for a matrix of a layer
   bool keepsF32Moments = false;        // true if its parameter group asks for f32 moments
 };

@@ -46,13 +46,13 @@ public:
   // overwrites the variable; all others are added.
   void run(bool storeFirst) {
     Block &body = function.getBody().front();
-    llvm::StringMap<unsigned> contributions; // per variable: number of those not added yet
+    llvm::StringMap<unsigned> contributions; // count of contributions not yet added, per variable
     for (auto op : body.getOps<lm::AccumulateOp>())
       ++contributions[op.getVariable()];
 
-    // For each call, the gradients to which no other op contributes. A variant of the called
-    // backward half can add them to the main gradients. The caller adds results of forward halves,
-    // because all micro-steps must call the same forward halves (LayerHalves.h).
+    // Maps each call of a backward half to those results that are the only contribution to their
+    // main gradient. A variant of the half adds them to the main gradients. The caller adds results
+    // of forward halves, because all micro-steps must call the same forward halves (LayerHalves.h).
     llvm::MapVector<Operation *, llvm::SmallVector<lm::AccumulateOp>> calls;
     for (auto op : body.getOps<lm::AccumulateOp>())
       if (auto call = op.getValue().getDefiningOp<func::CallOp>();
@@ -71,7 +71,7 @@ public:
         indices.push_back(cast<OpResult>(op.getValue()).getResultNumber());
       auto marked = callee->getAttrOfType<DenseI64ArrayAttr>("lm.accumulated");
       if (marked && marked.asArrayRef() != ArrayRef<int64_t>(indices))
-        continue; // the half's variant, from an earlier call, adds other results and is not used
+        continue; // this call cannot use the half's variant, which adds a different list of results
       callee->setAttr("lm.accumulated", b.getDenseI64ArrayAttr(indices));
       SmallVector<Value> operands(call.getOperands());
       b.setInsertionPoint(call);

@@ -35,7 +35,7 @@ namespace {
 struct Halves {
   func::FuncOp forward;  // (args) -> results, saved
   func::FuncOp backward; // maps (cotangents of results, saved, args that it reads) to gradients
-  SmallVector<bool> hasGradient;           // per result of `forward` before the saved values
+  SmallVector<bool> hasGradient;           // true if the function's i-th result has a gradient
   SmallVector<unsigned> readArguments;     // arguments of `forward` that `backward` reads
   SmallVector<int> gradientOfArgument;     // per argument: index in `backward`'s results; -1: none
 };
@@ -126,8 +126,9 @@ public:
       return failure();
     markBackward(scale.getDefiningOp(), ret);
 
-    // A VJP may recompute its op's results. A balancing loss that reads them moves behind the VJP
-    // if only the return op reads its result. If no reader then precedes the VJP, the op is erased.
+    // A VJP may compute the results of its forward op again. If a balancing loss reads these
+    // results, and only the return op reads the loss, the loss moves after the VJP. If no op before
+    // the VJP then reads the results, the VJP's results replace them, and the forward op is erased.
     for (auto &[op, results] : recomputed) {
       Operation *again = results.front().getDefiningOp();
       for (Operation *reader : llvm::make_early_inc_range(op->getUsers()))
@@ -231,7 +232,7 @@ private:
         continue;
       }
       if (isa<lm::LoadOp>(op))
-        continue; // a load has no operands; run() uses the cotangent of its result
+        continue; // a load has no operands; run() reads the cotangent of the loaded value later
       auto differentiable = dyn_cast<DifferentiableOpInterface>(op);
       if (!differentiable)
         return op->emitOpError("is on the path from a parameter to the loss but has no VJP");

@@ -46,7 +46,8 @@ struct GroupKey {
   bool operator==(const GroupKey &other) const = default;
 };
 
-// Returns `step`'s gradient and its sums of squares of update and parameter, which norms read.
+// Returns the gradient that `step` reads, and two results of `step` that norms read: the sums of
+// squares of the update, and the sums of squares of the parameter.
 SmallVector<Value> partsOf(OptimizerOpInterface step) {
   return {step->getOperand(1), step.getUpdateSums(), step.getParameterSums()};
 }

@@ -216,17 +216,18 @@ private:
       if (result.view(insert.getSource()) == region)
         continue;
       Operation *producer = part.getDefiningOp();
-      // A copy of the destination before this insertion would overwrite a part computed in place.
+      // If the destination is copied just before `op`, the copy overwrites an in-place part.
       bool inPlace = reuse && producer && !isView(producer) && isWholeTemporary(part) &&
                      result.view(part).buffer != region.buffer &&
                      result.copiesBefore(&op).empty() && mayMerge(result.view(part).buffer, region);
-      // A copy before an earlier insertion would overwrite a part that is computed before the copy.
+      // If a copy for an earlier insertion comes after `producer`, it overwrites an in-place part.
       for (auto earlier = insert.getDest().getDefiningOp<tensor::InsertSliceOp>();
            inPlace && earlier; earlier = earlier.getDest().getDefiningOp<tensor::InsertSliceOp>())
         for (const Copy &copy : result.copiesBefore(earlier))
           inPlace &= copy.to.buffer != region.buffer || copy.type != wholeType ||
                      positions.lookup(earlier) < positions.lookup(producer);
-      // Up to the insertion, no op may write the region, or read it from the part's op on.
+      // Until the insertion, no op may write the region, or read it after the part's first writer
+      // begins.
       if (inPlace) {
         int64_t made = positions.lookup(firstWriter(part)), inserted = positions.lookup(&op);
         for (Value member : members[region.buffer]) {
@@ -448,7 +449,7 @@ private:
     return true;
   }
 
-  // Returns true if an op behind `position` reads the region. Ignores reads of `except`'s results.
+  // Returns true if an op after `position` reads the region. Ignores results of the op `except`.
   bool usedAfter(BufferView region, uint64_t bytes, int64_t position, Operation *except) const {
     return llvm::any_of(members[region.buffer], [&](Value member) {
       return overlaps(member, region, bytes) && member.getDefiningOp() != except &&

@@ -160,8 +160,8 @@ private:
   // For each axis, a number n such that all collectives along the axis before command n have ended.
   using PerAxis = std::array<int64_t, 4>;
   std::vector<Command> started; // async collectives that may still run
-  // endedWithLast[axis]: which collectives have ended when the last async one along the axis ends.
-  // endedWith[slice]: which have ended when the last async one that writes the slice ends.
+  // endedWithLast[axis] says which collectives have ended once the last async one along the axis
+  // ends. endedWith[slice] says this for the last async collective that writes the slice.
   std::array<PerAxis, 4> endedWithLast{};
   llvm::DenseMap<Value, PerAxis> endedWith;
 };
@@ -346,7 +346,8 @@ template <typename Key> std::vector<const Place *> AliasingChecker::slicesBy(Key
   return sorted;
 }
 
-// Checks that slices that share bytes have disjoint live ranges, or equal ones (in one buffer).
+// Checks that two slices share no bytes while both are live. Slices with equal live ranges are in
+// one buffer, and may share bytes.
 LogicalResult AliasingChecker::checkLifetimes() {
   std::vector<const Place *> alive;
   for (const Place *place : slicesBy([](const Place &x) { return std::make_tuple(x.first); })) {
@@ -530,8 +531,8 @@ static FailureOr<ByteRuns> runsOf(SliceOp slice, RankedTensorType whole) {
       llvm::is_contained(offsets, ShapedType::kDynamic) ||
       llvm::is_contained(sizes, ShapedType::kDynamic))
     return slice.emitError("is no slice with constant offsets and sizes, and strides of 1");
-  // `inner` becomes the last dimension that the slice does not cover completely, or 0. The runs are
-  // equally spaced if the slice covers all dimensions between the first and `inner` completely.
+  // `inner` becomes the last dimension that the slice does not cover completely, or 0. All byte
+  // runs have equal distances if the slice covers dimensions 1 to `inner` - 1 completely.
   int64_t inner = whole.getRank() - 1;
   int64_t stride = int64_t(whole.getElementTypeBitWidth()) / 8, offset = 0;
   for (; inner > 0 && sizes[size_t(inner)] == shape[size_t(inner)]; --inner)
@@ -709,9 +710,10 @@ LogicalResult AliasingChecker::checkStreams(const Command &command) {
     });
     return success();
   }
-  // An async collective starts after the earlier ones along its axis, and after those whose results
-  // it reads. The collectives that ended before these started have then ended, too. A collective
-  // that is not async starts after all others have ended.
+  // `ended` says which collectives have ended when `command` starts. If `command` is async, these
+  // are the earlier ones along its axis, those whose results it reads, and all that ended before
+  // the start of one of these. If `command` is a collective that is not async, all earlier ones
+  // along `replicate` and `shard` have ended.
   PerAxis ended{};
   const bool isAsync = plan_ir::isAsync(command.op);
   if (plan_ir::isCollective(command.op))

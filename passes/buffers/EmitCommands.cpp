@@ -31,8 +31,9 @@ using namespace lmc::codegen;
 
 namespace {
 
-// Returns the op from which the commands of `op` get their pass and layer, or null. The commands of
-// a view are copies. They get both from the op that computes the view's first operand.
+// Returns the op that says to which pass (forward or backward) and layer the commands of `op`
+// belong, or null if there is none. The commands of a view are copies. They belong to the pass and
+// layer of the op that computes the view's first operand.
 StepOpInterface stepOf(Operation *op) {
   while (op && !isa<StepOpInterface>(op))
     op = isa<tensor::TensorDialect>(op->getDialect()) && op->getNumOperands()
@@ -245,7 +246,7 @@ struct EmitCommandsPass : lmc::impl::EmitCommandsPassBase<EmitCommandsPass> {
       giveUp(variable);
     for (func::FuncOp function : functions)
       giveUp(function);
-    // Often all launches use variants of a kernel for other layouts. Erases all unused kernels.
+    // Erases unused kernels. Often all launches of a kernel use variants for strided operands.
     llvm::StringSet<> launched;
     for (auto function : module.getOps<plan_ir::FunctionOp>())
       for (auto launch : function.getBody().getOps<plan_ir::LaunchOp>())

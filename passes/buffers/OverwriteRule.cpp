@@ -72,7 +72,8 @@ private:
       unsigned pass = passOfReduction(generic);
       for (Value yielded : generic.getBody()->getTerminator()->getOperands())
         collectScalar(yielded, loopsOf(generic), pass);
-      // An initial value is read after the reduction's pass; in a sum over blocks it is a constant.
+      // A reduction reads its initial value after its pass over the row or column. The initial
+      // value of a sum over a block of rows is a constant, so no input is read for it.
       if (sumsBlocks(generic))
         continue;
       for (OpOperand &init : generic.getDpsInitsMutable())
@@ -196,8 +197,8 @@ private:
     bool computed = llvm::is_contained(read.computed, true);
     if (!computed && read.point == written)
       return true;
-    // A row reduction may read one column of its row for all elements of the row. It reads this
-    // column before it writes to the row.
+    // A row reduction may read one element of a row for all elements of this row. It reads that
+    // one element before it writes to the row.
     if (!isRow() || written != allLoops() || read.onLane || read.point.getNumResults() != loops ||
         read.point.isFunctionOfDim(loops - 1))
       return false;

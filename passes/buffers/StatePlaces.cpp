@@ -123,8 +123,8 @@ private:
       }
       made.push_back(before);
     }
-    // Insertions into a vector, or else one command, must compute the whole. If a command computes
-    // a whole of a single part, AssignBuffers.cpp finds its place without this class.
+    // Insertions into a vector, or a command without insertions, must compute the whole. If a
+    // command computes a whole with only one part, AssignBuffers.cpp finds its place by itself.
     if (!first || (isa<CommandOpInterface>(first) ? !inserts.empty() || parts.size() == 1
                                                   : !isa<tensor::InsertSliceOp>(first)))
       return;

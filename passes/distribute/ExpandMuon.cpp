@@ -296,7 +296,8 @@ private:
                                  update.getParamSq()};
       if (step.getCompute())
         results.push_back(update.getCompute());
-      // New ops of earlier steps stand at the last step, so stores of earlier steps move there.
+      // All new ops stand right before `last`, so ops that read an earlier step's results move
+      // there.
       for (Operation *user : llvm::make_early_inc_range(step->getUsers()))
         if (user->isBeforeInBlock(last))
           user->moveBefore(last);

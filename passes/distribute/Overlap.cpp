@@ -30,7 +30,8 @@ struct Chain {
   Value result() const { return ops.back()->getResult(0); }
 };
 
-// A group is consecutive chains. All ops that compute between them need an earlier chain's result.
+// A group is a list of consecutive chains. Each op that computes, and stands between two chains of
+// the group, needs the result of an earlier chain.
 using Group = SmallVector<Chain, 1>;
 
 // Returns true if the op becomes a command that may run at the same time as a collective.

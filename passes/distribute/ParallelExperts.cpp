@@ -273,7 +273,7 @@ private:
   OpBuilder b;
   dist::MeshOp mesh;
   const int64_t ranks;   // the number of ranks that divide the experts of a layer
-  const double capacity; // rows of a window per choice of a rank's own tokens; 0: one window
+  const double capacity; // rows of a window / (tokens of a rank * experts per token); 0: one window
   llvm::StringMap<SmallVector<func::CallOp>> calls; // key: name of the called function
   llvm::DenseMap<Operation *, Value> rankOf;        // the result of rankIn() for a function
 };

@@ -25,7 +25,7 @@ using Kind = lm::VariableKind;
 
 namespace {
 
-// Each stage names what ranks along `shard` divide in addition to all that earlier stages divide.
+// Ranks along `shard` divide the state that a ZeRO stage names, and all that earlier stages name.
 enum class ZeroStage { None, Optimizer, Gradients, Weights };
 
 struct Member {
@@ -38,7 +38,7 @@ struct Member {
 struct UnitKey {
   int64_t layer;       // -1: outside of layers
   int64_t alone;       // a number of its own for each matrix outside of layers, else -1
-  bool isVector;       // true for norms and biases, of all layers
+  bool isVector;       // true for norms and biases, whose units span all layers
   bool decays;         // true if the parameters have weight decay
   lm::GroupAttr group; // may be null
   FloatAttr balanced;  // null except for the bias of a router
@@ -52,7 +52,7 @@ struct UnitKey {
 struct Unit {
   UnitKey key;
   SmallVector<Member> members;
-  int64_t elements = 0;   // padded length of the vector; with experts, of one rank's experts
+  int64_t elements = 0;   // padded length of the vector (if key.groups > 1: of one rank's experts)
   std::string name;       // "unit.0"
   RankedTensorType piece; // the type of a rank's piece
 };
@@ -267,7 +267,8 @@ private:
               /*pitch=*/0, parameter.getColumnsAttr());
           continue;
         }
-        // With several groups, parts are experts, equally many per group. Lists those of `group`.
+        // Lists the named parts of `group`. If key.groups > 1, each named part is an expert, and
+        // all groups have equally many experts.
         ArrayRef<Attribute> parts = parameter.getPartsAttr().getValue();
         const size_t count = parts.size() / size_t(unit.key.groups);
         addParts(member, parts.slice(size_t(group) * count, count), offset);

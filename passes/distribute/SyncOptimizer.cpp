@@ -103,7 +103,7 @@ private:
     lm::StoreOp::create(b, loc, overRanks(own), sums.getSymName());
   }
 
-  // Lists the tensors in each piece of optimizer state, as derived from its parameter's list.
+  // For each piece of optimizer state, derives the list of its tensors from the parameter's list.
   void listStates() {
     for (auto variable : module.getOps<lm::VariableOp>()) {
       if (variable.getShards() || !variable.getParameter())
@@ -141,7 +141,7 @@ private:
     Block &body = *refresh.addEntryBlock();
     b.setInsertionPointToStart(&body);
     auto end = func::ReturnOp::create(b, module.getLoc());
-    llvm::StringSet<> unused; // compute copies of pieces; functions read whole weights instead
+    llvm::StringSet<> unused; // names of pieces' compute copies (functions read only whole weights)
     for (auto parameter : llvm::to_vector(module.getOps<lm::VariableOp>())) {
       if (parameter.getKind() != Kind::Parameter || !parameter.getShards())
         continue;

@@ -103,8 +103,9 @@ mlir::Value createCollective(mlir::OpBuilder &b, mlir::Location loc, dist::MeshO
                     backward, layer);
 }
 
-// Gathers `piece` from all ranks that divide the unit: the ranks along `shard` or, if `groups` > 1
-// ranks divide the unit's experts, the ranks along `expert_shard`.
+// Gathers `piece` from all ranks that divide the unit. `groups` is the count of ranks that divide
+// the unit's experts. If `groups` is 1, the ranks along `shard` divide the unit. If `groups` is
+// larger, the ranks along `expert_shard` do.
 mlir::Value gatherPieces(mlir::OpBuilder &b, mlir::Location loc, dist::MeshOp mesh,
                          mlir::Value piece, int64_t groups, int64_t layer = -1);
 

@@ -240,7 +240,8 @@ struct FoldSwigluPass : lmc::impl::FoldSwigluPassBase<FoldSwigluPass> {
     calls = callsOf(getOperation());
     for (auto &[function, of] : calls)
       takeWhole(function, of);
-    // Gradients come first: their merge includes an lm.swiglu that the backward pass recomputes.
+    // Each lm.swiglu_grad is merged first, because this merge may include an lm.swiglu that the
+    // backward pass recomputes. That lm.swiglu must not be merged with a linear layer before.
     foldAll<lm::SwigluGradOp>();
     foldAll<lm::SwigluOp>();
   }

@@ -60,7 +60,7 @@ public:
 
 private:
   struct Outcome {
-    kern::KernelOp kernel; // null if no hero can emit the merged region
+    kern::KernelOp kernel; // null if the kernel's loop structure (hero) cannot compute the region
     std::string reason;
   };
   // The names of two kernels, and MergePlan::wiring, which says how the merge connects them.

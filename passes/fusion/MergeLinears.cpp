@@ -235,7 +235,8 @@ private:
   // Returns true if the variables that calls pass for `arguments` can become one variable: all are
   // parameters, or all are compute copies of parameters, and nothing else reads or writes them.
   bool mayLayTogether(func::FuncOp layer, const Arguments &arguments) {
-    // Maps a variable to its index in `arguments`, and to the same call's variable for index 0.
+    // Maps a variable to a pair: the variable's index in `arguments`, and the variable that the
+    // same call passes for arguments[0]. All calls that pass the variable must give the same pair.
     llvm::StringMap<std::pair<unsigned, Operation *>> seen;
     for (func::CallOp call : calls[layer]) {
       lm::VariableOp first;

@@ -80,7 +80,8 @@ struct Elements {
   mlir::ValueRange values;
 
   Scalar operator[](size_t i) const { return {b, loc, values[i]}; }
-  // Return a constant of `type`, the index of a loop of the linalg.generic, and a tensor's element.
+  // constant() returns a constant of `type`, index() the index of a loop of the linalg.generic, and
+  // element() an element of `tensor`.
   Scalar constant(mlir::Type type, double number) const;
   Scalar index(int64_t loop) const;
   Scalar element(mlir::Value tensor, mlir::ValueRange indices) const;

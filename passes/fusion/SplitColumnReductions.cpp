@@ -17,7 +17,7 @@ using namespace lmc;
 
 namespace {
 
-// A block has at least this many rows, so that writing its sums costs little beside reading it.
+// A block has at least this many rows, so writing sums costs little compared with reading rows.
 constexpr int64_t kMinRowsPerBlock = 4;
 
 // Returns `op` as a reduction, or null if it is none.
@@ -60,7 +60,7 @@ public:
 
 private:
   // Returns a fusion with an empty region. The region has one argument per value of `inputs`.
-  // `mapping` maps the arguments of the original region to the first of these arguments.
+  // `mapping` maps the n arguments of the original region to the first n of these arguments.
   kern::FusionOp emptyCopy(kern::Hero hero, ValueRange inputs, TypeRange results,
                            IRMapping &mapping) {
     auto copy = kern::FusionOp::create(b, fusion.getLoc(), results, hero, inputs,

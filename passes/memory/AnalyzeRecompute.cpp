@@ -28,8 +28,8 @@ bool feedsActivation(Operation *op) {
   });
 }
 
-// Mode "activation" allows the activation and the norms, which are all free to recompute, so it
-// equals "none".
+// Mode "activation" allows recomputing the activation and the norms. These are free to recompute,
+// and every mode allows ops that are free to recompute, so "activation" equals "none".
 bool mayRunAgain(Operation *op, StringRef mode) {
   if (mode == "block" || isFreeToRecompute(op))
     return true;

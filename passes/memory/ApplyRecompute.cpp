@@ -30,8 +30,8 @@ struct Variant {
   RecomputePlan plan;
   func::FuncOp forward;      // it returns fewer kept values
   SmallVector<int> newIndex; // for each old result, its new index; -1: dropped
-  // The kept values that recomputed ops read. Each pair has the index of the value's result in the
-  // new forward half, and the value in the old forward half.
+  // Lists the kept values that recomputed ops read. Each pair has the index of the result by which
+  // the new forward half returns the value, and the value in the old forward half.
   SmallVector<std::pair<unsigned, Value>> reads;
 };
 

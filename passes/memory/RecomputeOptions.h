@@ -15,8 +15,9 @@
 
 namespace lmc {
 
-// Every layer has the options with these names first. The next options are corners of the lower
-// convex hull: first those that keep fewer bytes than "none", then those that keep more.
+// Each layer's list of options begins with one option for each of these names. The options after
+// them are corners of the lower convex hull: those that keep fewer bytes than "none" ("hull1",
+// ...), and then those that keep more ("keep1", ...).
 inline constexpr llvm::StringLiteral kRecomputeModes[] = {"none", "activation", "full", "block"};
 // The mode in which every layer keeps all its values.
 inline constexpr llvm::StringLiteral kKeepAll = "keep-all";

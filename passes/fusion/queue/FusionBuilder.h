@@ -19,10 +19,10 @@ mlir::Value asRows(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value);
 // floats, and the same type for integers.
 mlir::Type arithmeticType(mlir::Type storage);
 
-// Returns the number of rows to sum into one row of sums, a divisor of `rows`. Divisors from 64
-// down to 16 come first, so that writing the sums costs little compared with reading the rows.
-// Larger divisors come next, as long as at least 64 blocks remain, and then smaller ones. If each
-// row is the sum of `further` vectors, the limits are 64 / further and 16 / further.
+// Returns how many rows are summed into one row of sums. The result is a divisor of `rows`: the
+// largest from 64 down to 16, so that writing the sums costs little compared with reading the rows;
+// else the smallest above 64 that leaves at least 64 blocks; else the largest below 16. If each row
+// is itself the sum of `further` vectors, the limits are 64 / further and 16 / further.
 int64_t rowsPerBlock(int64_t rows, int64_t further = 1);
 
 class FusionBuilder {

@@ -110,7 +110,7 @@ llvm::Error lmc::buildMerged(const MergePlan &plan, const FusionPart &first,
     inside[input] = body.addArgument(input.getType(), input.getLoc());
   OpBuilder b = OpBuilder::atBlockEnd(&body);
   for (const FusionPart *part : {&first, &second}) {
-    IRMapping mapping; // one map per part: if both launch the same kernel, they have the same keys
+    IRMapping mapping; // one map per part: two launches of one kernel have equal keys
     for (auto [argument, input] : llvm::zip(part->body->getArguments(), part->op->getOperands()))
       mapping.map(argument, inside.lookup(input));
     for (Operation &op : part->body->without_terminator())
