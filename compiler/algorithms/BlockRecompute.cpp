@@ -5,8 +5,8 @@
 
 using namespace lmc;
 
-// In cheapest(), perByte is below 2^62 (femtoseconds), and perTime is at most 2^56 (bytes). So
-// perByte * bytes + perTime * time is below 2^119, and no 128-bit sum overflows.
+// The price perByte of cheapest() is 1 or a difference of times (below 2^62 fs), and perTime is at
+// most 2^56 bytes. So perByte * bytes + perTime * time < 2^119, and no 128-bit sum overflows.
 static constexpr uint64_t kMaxBytes = uint64_t(1) << 56;
 
 Result<void> BlockRecomputeProblem::check() const {
@@ -123,10 +123,10 @@ public:
   // Returns the option with the fewest bytes; if several have the fewest, the fastest of them.
   Point smallest() const { return cheapest(1, 0); }
 
-  // Appends the corners of the hull between the corners `left` and `right`, in order. At the prices
-  // perByte and perTime, `left` and `right` cost the same. An option that costs less is a corner
-  // between them. If no option costs less, no corner is between them. The recursion is at most as
-  // deep as the number of corners.
+  // Appends the corners of the hull between the corners `left` and `right`, in order. Uses the
+  // prices at which `left` and `right` cost the same. The cheapest option at these prices is a
+  // corner between `left` and `right` if it costs less than `left`. Otherwise, no corner is between
+  // `left` and `right`. The recursion is at most as deep as the number of corners.
   void between(const Point &left, const Point &right, std::vector<Point> &points) const {
     CutCapacity perByte = right.time - left.time, perTime = left.bytes - right.bytes;
     Point middle = cheapest(perByte, perTime);
@@ -140,12 +140,12 @@ public:
 
 private:
   // Returns the option with the minimum of perByte * bytes + perTime * time, by a minimum cut.
-  // minCut() returns the minimum cut with the smallest source side. So
-  // * a value or op that nothing reads is never on the source side,
-  // * of all cheapest options, this one has the minimum time,
-  // * if perTime / perByte rises, nodes leave the source side but none joins it, because only arcs
-  //   into the sink get a larger capacity (Gallo, Grigoriadis and Tarjan 1989). Each corner of the
-  //   hull recomputes fewer ops than the next, so there are at most (number of ops) + 1 corners.
+  // minCut() returns the minimum cut with the smallest source side. This has three consequences:
+  // * A value or op that nothing reads is never on the source side.
+  // * Of all cheapest options, the returned one has the minimum time.
+  // * If perTime / perByte rises, nodes leave the source side but none joins it, because only arcs
+  //   into the sink get a larger capacity (Gallo, Grigoriadis and Tarjan 1989). So faster corners
+  //   of the hull recompute fewer ops, and there are at most (number of ops) + 1 corners.
   Point cheapest(CutCapacity perByte, CutCapacity perTime) const {
     constexpr int kSource = 0, kSink = 1, kFirst = 2;
     auto ofOp = [&](int op) { return kFirst + op; };

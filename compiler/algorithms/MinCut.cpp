@@ -117,7 +117,7 @@ public:
           left[edge ^ 1] += amount;
         }
         total += amount;
-        at = head[path[tightest] ^ 1]; // the edge path[tightest] is full: goes back to its start
+        at = head[path[tightest] ^ 1]; // goes back to the node at which the full edge starts
         path.resize(tightest);
         continue;
       }

@@ -38,7 +38,7 @@ public:
     firstSection.resize(count);
     lastSection.resize(count);
     int sections = 0;
-    bool grown = false; // true if a buffer became live after the last section ended
+    bool grown = false; // true if the previous event is a start; an end then closes a section
     for (auto [moment, ends, buffer] : events) {
       if (ends && grown)
         ++sections;
@@ -171,7 +171,7 @@ private:
       end = std::max(end, lastSection[size_t(i)] + 1);
       visits += lastSection[size_t(i)] - firstSection[size_t(i)] + 1;
     }
-    int firstTight = end, lastTight = begin - 1; // only these sections can fail the stricter check
+    int firstTight = end, lastTight = begin - 1; // sections that may fail the stricter check below
     for (int s = begin; s < end; ++s) {
       if (std::max(top[size_t(s)], from) + remaining[size_t(s)] > capacity)
         return false;
@@ -276,7 +276,7 @@ void lmc::searchPacking(const PackingProblem &problem, uint64_t enough, PackingS
   // The first target is `goal`, which the search often reaches. Each later target is the middle of
   // this range. When no height is left inside the range, the bisection starts again, with four
   // times as many search nodes per target.
-  int64_t given = goal - 1; // the lower end, at which no packing was found or is needed
+  int64_t given = goal - 1; // no packing of this height was found; below `goal`, none is needed
   // The maximum number of search nodes for one target and one order of the buffers. It suffices to
   // place each buffer 1.5 times. A longer search hardly ever repairs a bad first placement.
   uint64_t slice = 3 * problem.buffers.size() / 2 + 1000;

@@ -82,7 +82,7 @@ namespace {
 
 struct Option {
   int64_t kept, transient, time; // bytes, bytes, femtoseconds
-  int index;                     // index in the problem's options of the layer's kind
+  int index;                     // index into problem.kinds[kind of the layer]
 };
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 2; // stands for infinity
@@ -385,7 +385,7 @@ private:
   int64_t bestTime = kNever, bestNeed = 0;
   std::vector<int> best;
   int64_t boundTime = 0; // a lower bound of the time of every choice
-  bool cut = false; // true if the last sweep dropped partial choices that might have beaten `best`
+  bool cut = false; // true if the last sweep() dropped partial choices that might beat `best`
 };
 
 } // namespace

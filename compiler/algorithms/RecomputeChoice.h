@@ -1,11 +1,11 @@
 // Chooses one recompute option for each layer.
 //
 // Layer l of L keeps kept(l) bytes from its forward pass to its backward pass. The backward pass
-// goes from the last layer to the first. At layer l, it needs transient(l) bytes, beside the bytes
-// that layers 0..l keep. Before the last layer, the last norm, the head and the loss need
-// `headAndLossBytes`, beside the bytes that all layers keep. So
+// goes from the last layer to the first. At layer l, it needs transient(l) bytes in addition to the
+// bytes that layers 0..l keep. The final norm, the head and the loss are computed while all layers'
+// kept bytes are live. They need `headAndLossBytes` in addition to these bytes. So
 //
-//   peak = fixedBytes + max( headAndLossBytes + sum of all kept,
+//   peak = fixedBytes + max( headAndLossBytes + sum of kept(0..L-1),
 //                            max over l of transient(l) + sum of kept(0..l) )
 //
 // Of all choices whose peak is within a budget, the result takes the fewest seconds. If several do,
@@ -14,9 +14,9 @@
 // This is a multiple-choice knapsack problem. It is solved by dynamic programming over partial
 // choices, which have options only for the last layers (Kellerer, Pferschy and Pisinger, "Knapsack
 // Problems", 2004, chapter 11). Of two partial choices that need the same bytes, only the faster
-// one stays. Lower bounds from the continuous relaxation discard others. Thousands may remain if
-// all options cost nearly the same seconds per byte. Then only the most promising ones are kept.
-// The result may not be the fastest choice, but it states a lower bound of the time.
+// one stays. Lower bounds from the continuous relaxation discard more of them. If all options cost
+// nearly the same seconds per byte, thousands may remain, and only the most promising ones stay.
+// Then the result may not be the fastest choice. It states a lower bound of the time of any choice.
 //
 // On the shipped models, with equal predicted seconds, a greedy choice (the options that save most
 // bytes per second first) has a peak up to 9.7% higher. One option for all layers has a peak up to

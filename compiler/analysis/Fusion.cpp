@@ -24,7 +24,7 @@ int microStep(const plan::Plan &plan) {
 
 unsigned firstBackward(const plan::Function &function) {
   unsigned first = 0;
-  // Ignores async collectives: those of the backward pass may start during the forward pass.
+  // Skips async collectives: one of the backward pass may start before the forward pass ends.
   auto isBackward = [](const plan::Command &command) {
     return command.backward() && command.stream() == 0;
   };

@@ -13,8 +13,9 @@ namespace lmc {
 // micro_first; -1 if there is none.
 int microStep(const plan::Plan &plan);
 
-// Returns the index of the first command of a function's backward pass; the number of commands if
-// there is none. All later commands belong to the backward pass, even unmarked ones.
+// Returns the index at which a function's backward pass starts: its first command on stream 0 whose
+// field `backward` is true. If there is none, returns the number of commands. All later commands
+// belong to the backward pass, even if their field `backward` is false.
 unsigned firstBackward(const plan::Function &function);
 
 // Returns `said`, the compiler's report "fusion", with additional figures (docs/explain.md).

@@ -67,7 +67,7 @@ std::vector<Slices> groupByBuffer(Slices slices) {
       --it;
     while (it != extents.end() && it->first < end) {
       Group &other = groups[it->second.group];
-      if (other.last >= slice->first_command()) { // still live, so the same buffer
+      if (other.last >= slice->first_command()) { // both groups are live, so they are one buffer
         begin = std::min(begin, it->first);
         end = std::max(end, it->second.end);
         if (other.slices.size() > made.slices.size())

@@ -322,7 +322,8 @@ private:
   }
 
   const std::string &path;
-  bool unknownSection = false; // if true, no section is reported as missing: it may be misspelt
+  bool unknownSection = false; // true if a section's name is unknown; then no section is
+                               // reported as missing: the unknown name may be its misspelt name
 };
 
 // Writes the sections of a spec.

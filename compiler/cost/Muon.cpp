@@ -9,7 +9,8 @@ double orthogonalizeSeconds(const MuonWork &work, const CostModel &model) {
                 large = std::max(work.rows, work.columns);
   const DataType sums = work.dtype == DataType::F64 ? DataType::F64 : DataType::F32;
   const double width = double(elementBytes(work.dtype)), wide = double(elementBytes(sums));
-  auto combined = [&](int64_t elements) { // a kernel reads x and a product's sums, and writes x
+  // Returns the seconds of a kernel that reads matrix x and a product of dtype `sums` and writes x.
+  auto combined = [&](int64_t elements) {
     return estimate(KernelWork{double(elements) * (width + wide), double(elements) * width, 0},
                     model.spec)
         .seconds;

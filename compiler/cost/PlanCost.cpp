@@ -27,7 +27,7 @@ Group groupOf(const plan::Plan &plan, plan::Axis axis) {
   const int64_t ranks = perNode * int64_t(plan.nodes());
   const int64_t members = axis == plan::Axis::Replicate ? ranks / int64_t(plan.shard_ranks())
                                                         : int64_t(ranksAlong(plan, axis));
-  // The distance between neighbouring ranks of a group. Along the axes Shard and Expert, it is 1.
+  // The difference of the numbers of two neighbouring ranks of a group: 1 for Shard and Expert.
   const int64_t distance = axis == plan::Axis::Replicate     ? int64_t(plan.shard_ranks())
                            : axis == plan::Axis::ExpertShard ? int64_t(plan.expert_ranks())
                                                              : 1;
@@ -60,7 +60,7 @@ static KernelWork workOf(const plan::Kernel &kernel) {
 
 namespace {
 
-// Each operator() returns the work of a command with a body of that type.
+// Each operator() returns the work of a command whose body has the type of the parameter.
 class WorkOf {
 public:
   WorkOf(const plan::Plan &plan, Routing routing) : plan(plan), routing(routing) {}
@@ -240,9 +240,9 @@ private:
   template <typename Op> int64_t allRowsOf(const Op &op) const {
     return rowsOfExperts(op.rows(), op.experts());
   }
-  // Returns how many of `rows` rows belong to this rank's `experts` experts. The buffer is large
-  // enough for the case that all ranks' tokens choose only these experts. In balanced routing, a
-  // rank gets as many choices as its own tokens make.
+  // Returns how many rows of a buffer with `rows` rows the `experts` experts of this rank use. The
+  // buffer has enough rows for the case that the tokens of all ranks choose only these experts. In
+  // balanced routing, these experts get only as many rows as this rank's tokens make choices.
   int64_t rowsOfExperts(uint64_t rows, uint64_t experts) const {
     const auto ranks = int64_t(plan.expert_ranks());
     if (ranks == 1 || routing != Routing::Balanced)
@@ -438,7 +438,8 @@ PlanCost planCost(const plan::Plan &plan, const CostModel &model, Routing routin
                       i ? model.wholeSwiglu(*swiglu) : cost::estimate(swiglu->rows, model.spec), 0);
         launches = runs < launches.size() ? std::vector{launches[runs]} : decltype(launches)();
         kernels = {kernels.back()};
-      } else if (plan::hasTwoWays(*command)) { // for experts, the first launch gets the whole cost
+      } else if (plan::hasTwoWays(*command)) {
+        // This is an ExpertLinear. Only one of its kernels runs. The first gets the whole cost.
         for (size_t i = 1; i < launches.size(); ++i)
           addLaunch(cost.kernels[launches[i]->kernel()], estimate, 0);
         launches.resize(1);

@@ -45,9 +45,9 @@ struct FunctionCost {
   double slowed = 0; // seconds that the commands take longer because of collectives beside them
 };
 
-// The cost of all launches of a kernel in one optimizer step, with no collective beside it. If
-// several kernels of a command have one estimate together, it is divided among them in the ratio of
-// the times that their own FLOPs and traffic would take.
+// The cost of all launches of a kernel in one optimizer step, if no collective runs beside them. If
+// a command has one estimate for several kernels, the estimate is divided among these kernels. Each
+// share is proportional to the time that the FLOPs and traffic of the kernel would take.
 struct KernelCost {
   uint64_t launches = 0;
   double seconds = 0;

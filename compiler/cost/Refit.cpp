@@ -34,7 +34,7 @@ struct Rate {
   double *value;
   double before = 0;
   double floor = 0;              // the highest rate that a command reached, if known
-  std::vector<Weighted> factors; // per command, its measured rate divided by *value
+  std::vector<Weighted> factors; // per command that the rate limits: measured rate / *value
   size_t commands = 0;
 };
 

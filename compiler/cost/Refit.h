@@ -34,7 +34,7 @@ struct MeasuredWork {
 struct FittedNumber {
   std::string key; // "memory.bandwidth", "gemm.bf16.sustained", "attention.0.forward"
   double before = 0, after = 0;
-  size_t commands = 0; // number of commands fitted; if 0, a command reached the higher rate `after`
+  size_t commands = 0; // number of commands fitted; if 0, `after` is the highest rate reached
 };
 
 struct Refit {

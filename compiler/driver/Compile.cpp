@@ -167,7 +167,8 @@ LogicalResult Driver::plan() {
                             << codegen::checkDeviceName(config.target.device).error().message;
   if (spec && failed(requireLinks()))
     return failure();
-  if (wantsCode() && failed(report(target->checkDevice(config.target)))) // before the long phases
+  // This check precedes the phases, because they take long.
+  if (wantsCode() && failed(report(target->checkDevice(config.target))))
     return failure();
   LogicalResult built = phases.run(Phase::Model, [&] {
     result.module = buildModel(config, context);
@@ -220,8 +221,8 @@ LogicalResult Driver::planFromAutodiff() {
   const bool isShort = options.compileTo < Phase::Buffers;
   if (config.distributed.overlap != "auto" || config.distributed.ranks() == 1 || !spec || isShort)
     return planMemory(sizes);
-  // More work beside collectives takes more memory, so the plans need less and less memory along
-  // `values`. If micro-steps gather no weights, "gathers" is the same as "no".
+  // `values` are in the order of falling memory: plans that compute more beside collectives need
+  // more memory. If micro-steps gather no weights, "gathers" is the same as "no".
   SmallVector<StringRef> values = {"yes", "gathers", "no"};
   if (!config.distributed.dividesWeights())
     values = {"yes", "no"};

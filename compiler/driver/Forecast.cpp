@@ -95,11 +95,11 @@ struct Compiled {
   double flopsPerToken = 0;
 };
 
-// Returns a job that has the plan of `config`. Jobs with the same plan give the same result.
+// Returns a job with the plan of `config`: the same job for all configurations with this plan.
 Config simplest(Config config) {
   DistributedConfig &distributed = config.distributed;
   if (config.training.gradientAccumulationSteps == 1)
-    distributed.reduce = "each"; // "last" gives the same plan: the only micro-step is the last
+    distributed.reduce = "each"; // the same plan as with "last": the only micro-step is the last
   if (distributed.strategy == ShardingStrategy::Zero2 &&
       (distributed.reduce == "last" || config.training.gradientAccumulationSteps == 1))
     distributed.strategy = ShardingStrategy::Zero1;
@@ -111,7 +111,7 @@ Config simplest(Config config) {
 // The compiled jobs of all threads, each compiled only once.
 class CompiledJobs {
 public:
-  // The compiled job, and ""; if the job does not compile, nullopt and the error's text.
+  // The compiled job and an empty text. If the job does not compile: nullopt and the error's text.
   using Outcome = std::pair<std::optional<Compiled>, std::string>;
 
   Outcome get(const Config &config, llvm::function_ref<Outcome()> compile) {

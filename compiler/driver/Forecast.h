@@ -45,8 +45,8 @@ struct ForecastJob {
   double leastRate = 0;
 };
 
-// Returns true if the state of the job `config` alone likely exceeds the budget. `plan` is the plan
-// of the job `own`, which differs from `config` at most in its ranks.
+// Returns true if the state of the job `config` alone likely exceeds the budget. Estimates it from
+// `plan`, the plan of a job `own` that differs at most in ranks, sharding strategy and batch size.
 bool isLikelyTooLarge(const Config &config, const Config &own, const plan::Plan &plan);
 
 // Returns the forecast of a job that was compiled to `result`, whose plan is `plan`.

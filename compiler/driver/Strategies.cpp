@@ -35,7 +35,7 @@ Config lmc::withRanks(Config job, int64_t nodes, int64_t devicesPerNode,
   distributed.strategy = strategy;
   TrainingConfig &training = job.training;
   if (training.microBatchAuto)
-    training.microBatchSize = 1; // for the rounding below; the compiler chooses the size
+    training.microBatchSize = 1; // a value to round batchSize; the compiler chooses the final one
   const int64_t together = training.microBatchSize * distributed.ranks();
   training.batchSize = (training.batchSize + together - 1) / together * together;
   training.gradientAccumulationSteps = training.batchSize / together;
@@ -59,7 +59,7 @@ std::optional<std::string> lmc::strategyWarning(const Config &config, const plan
       job.leastRate = kWorth * own.tokensPerSecond;
     }
   auto others = forecast(jobs, options);
-  if (!others) { // ignores the error: the job itself compiles
+  if (!others) { // an error of these jobs is ignored: the user's job compiles
     llvm::consumeError(others.takeError());
     return std::nullopt;
   }

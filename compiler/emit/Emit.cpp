@@ -208,7 +208,7 @@ private:
     return int32_t((*launch)->kernel);
   }
 
-  // Adds the tensors of which `variable` is this rank's piece, each with the slice of the piece.
+  // `variable` is this rank's piece of some tensors. Adds each tensor, with the slice of the piece.
   void addSharded(plan_ir::VariableOp variable) {
     for (auto tensor : variable.getShardedAttr().getAsRange<lm::ShardedAttr>()) {
       auto entry = variableOf(variable, tensor.getName().str(),

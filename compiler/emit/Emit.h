@@ -23,7 +23,7 @@ struct PlanDetails {
   const codegen::TargetCode *code = nullptr; // null: kernels are planned, but have no code
   std::string deviceSpec;                    // name or path (DeviceSpec.h); "": none
   double peakFlops = 0;              // peak FLOP/s of the spec's device in the compute dtype
-  std::optional<ModelCounts> counts; // if absent, the counts in the plan are 0
+  std::optional<ModelCounts> counts; // parameters, FLOPs (0 in the plan if absent), least traffic
   uint64_t memoryBudget = 0;                 // bytes; 0: none
   nlohmann::json reports = nlohmann::json::object(); // the reports by name: "recompute", "fusion"
   // If true, only the bytes and times of the plan are needed. The plan then has no settings,

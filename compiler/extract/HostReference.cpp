@@ -449,7 +449,7 @@ FloatType precisionOf(Value result) {
     if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
       unsigned number = cast<OpResult>(value).getResultNumber();
       work.insert(generic.getBody()->getTerminator()->getOperand(number));
-      continue; // start values are visited only if the body reads them
+      continue; // adds the tensor of initial values only if the body reads its argument
     }
     auto type = dyn_cast<FloatType>(value.getType());
     // Ignores constants and inputs: the kernel and the reference round them in the same way.

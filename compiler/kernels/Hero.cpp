@@ -14,9 +14,9 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-// The work of one call of a CPU kernel: elements of a flat kernel, columns of a column reduction,
-// or bytes of rows. Its data fit a private cache. The work takes much longer than the overhead of
-// the call (under 1 us).
+// The work of one call of a CPU kernel: in elements if the work item is an element (a flat domain),
+// in columns for a column reduction, and otherwise in bytes of work items. The data of a call fit a
+// private cache. The work takes much longer than the overhead of the call (under 1 us).
 constexpr int64_t kFlatChunk = 16384;
 constexpr int64_t kColumnChunk = 64;
 constexpr uint64_t kRowChunkBytes = 48 << 10;
@@ -55,7 +55,8 @@ bool isFloatingPointWork(Operation *op) {
 
 struct ValueFacts {
   bool innermost = false; // true if the value varies along the innermost dimension
-  bool outer = false;     // true if it varies between work items, or between rows of a column
+  bool outer = false;     // true if the value varies along an outer dimension: between work
+                          // items, or between the rows that a column reduction reduces
   unsigned pass = 0;  // number of the first pass in which the value is known
   SmallVector<unsigned> accesses;
 
@@ -79,8 +80,8 @@ std::string shapeText(ArrayRef<int64_t> shape) {
 
 bool hasReduction(linalg::GenericOp op) { return op.getNumReductionLoops() > 0; }
 
-// The loops of a sum over blocks of rows: (outer dimensions, block, index within the block, further
-// row dimensions, column). The loops between `block` and `column` are summed.
+// The loops of a sum over blocks of rows. From the outermost to the innermost, they are: outer
+// dimensions, block, reduced loops (the first is the index within the block), column.
 struct BlockLoops {
   SmallVector<int64_t> domain; // extents of the loops before rows are split into blocks
   unsigned block = 0; // number of the loop `block`; the next loop is the index within the block
@@ -513,7 +514,7 @@ private:
     return success();
   }
 
-  // Adds the parts of result `number`. Fails if the hero cannot store them.
+  // Adds the parts of result `number`. Fails if the kernel's kind of loops cannot store them.
   LogicalResult addOutputs(unsigned number) {
     SmallVector<kern::ResultPart> parts =
         kern::partsOfResult(body.getTerminator()->getOperand(number));

@@ -7,13 +7,13 @@
 //
 //   elementwise       Each result, or part of a result, has one element per point of the domain.
 //                     A work item is an index of the outer dimensions. If all accesses are identity
-//                     maps (a flat domain), it is one element.
-//   gather            Like elementwise, but the region may load rows at indices read from memory.
-//   row_reduction     The last k dimensions form a row and are reduced together. A work item is a
-//                     row. A reduction that depends on another one needs a later pass over the
-//                     row. With k = 1, a result may also be a sum over blocks of rows, with one
-//                     value per block and column. A work item is then all rows of a block, added
-//                     one after the other.
+//                     maps (a flat domain), a work item is one element.
+//   gather            It is like elementwise, but may load rows at indices read from memory.
+//   row_reduction     The last k dimensions form a row and are reduced together. A reduction that
+//                     reads the result of an earlier reduction needs a later pass over the row. If
+//                     k = 1, a result may also be a sum over blocks of consecutive rows. It has one
+//                     value per block and column. A work item is one row; if there is such a sum, a
+//                     work item is a block, whose rows are added in order.
 //   column_reduction  The domain is (r, c) and r is reduced. A work item is a column.
 //
 // A kernel recomputes an intermediate value wherever it is used, and needs no memory for it.
@@ -82,7 +82,7 @@ struct Computed {
 // domain. If the domain is (row, column), the loops are (block, row of the block, column), and the
 // second loop is reduced.
 struct BlockSum {
-  Reduction sum;         // the reduction: its `init` is a scalar, and its `pass` computes the term
+  Reduction sum;         // its `init` is a scalar; pass number `pass` computes the term
   mlir::AffineMap loops; // domain -> loops of `term`
   unsigned output;       // operand number in kern.yield
 };
@@ -126,9 +126,9 @@ struct RegionInfo {
   bool isOuter(mlir::AffineMap map) const {
     return llvm::any_of(llvm::seq(outerDims()), [&](unsigned d) { return map.isFunctionOfDim(d); });
   }
-  // Returns true if each point of the domain has its own element of the result. Pass number `pass`
-  // then writes it. A sum over blocks of rows is updated in its pass over each row. Any other
-  // result is written as soon as its value is known.
+  // Returns true if each point of the domain has its own element of the result. Such a result is
+  // written by pass number `pass`. A sum over blocks of rows is updated in pass number `pass`
+  // over each row. Every other result is written as soon as its value is known.
   bool coversDomain(const Computed &output) const {
     return output.point == identity && !isBlockSum(output);
   }

@@ -37,7 +37,7 @@ KernelCache::KernelCache(std::string directory, uint64_t mostBytes)
 KernelCache::~KernelCache() {
   if (directory.empty() || !llvm::sys::fs::is_directory(directory))
     return;
-  llvm::CachePruningPolicy policy; // the default also deletes files unused for a week
+  llvm::CachePruningPolicy policy; // LLVM's default policy also deletes files unused for a week
   policy.MaxSizeBytes = mostBytes;
   llvm::pruneCache(directory, policy);
 }

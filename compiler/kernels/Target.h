@@ -43,7 +43,7 @@ public:
   };
 
   struct Kernel {
-    kern::KernelOp op; // op of the code; null for a kernel of a command or of a variable
+    kern::KernelOp op; // op to compile; null for kernels of plan commands and of initial values
     size_t module;
     std::string entry = "";  // name of the function in the module; "": the op's name
     std::string source = ""; // source text of the kernel; "": the plan stores the op instead

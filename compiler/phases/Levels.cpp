@@ -72,7 +72,7 @@ static uint64_t extentOf(RankedTensorType type, uint64_t rows, uint64_t pitch) {
   return pitch == 0 || rows == 0 ? bytes : (rows - 1) * pitch + bytes / rows;
 }
 
-// Checks that slices and variables lie within their arenas, and references within their variables.
+// Checks that slices and variables lie in their arenas, and VariableRefOps in their variables.
 static LogicalResult verifyPlaces(ModuleOp module) {
   llvm::StringMap<uint64_t> arenas, variables; // bytes by name
   for (auto arena : module.getOps<plan_ir::ArenaOp>())

@@ -151,13 +151,13 @@ void PhaseRunner::addPasses(Phase phase, bool checks, FusionReport &fusions, Pas
     passes.addPass(createInsertOptimizerPass({config.optimizer.type, optimizerAttributes(config)}));
     if (isOn(kFlatState))
       passes.addPass(createFlattenStatePass());
-    // Equal values may be merged only here: from the memory phase on, some are recomputed on
-    // purpose.
+    // Merges equal values only here: from the memory phase on, some are recomputed on purpose.
     passes.addPass(createCSEPass());
     break;
   case Phase::Distribute:
     passes.addPass(createSyncOptimizerPass());
-    // This pass needs each rank's pieces of parameters, and the gradient norm that may skip a step.
+    // This pass needs each rank's pieces of parameters. It also needs the gradient norm of all
+    // ranks: a step is skipped if this norm is not finite.
     passes.addPass(createExpandMuonPass({config.optimizer.muonOwners}, costModel.get(),
                                         shardGroupOf(config.distributed)));
     if (checks)

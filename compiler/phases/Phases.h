@@ -41,8 +41,8 @@ struct CompileOptions {
   std::vector<std::string> printIrAfter; // names of passes ("kern-form-fusions")
   std::vector<std::string> disableFusion;  // kinds of fusion to disable ("siblings")
   bool reuseMemory = true;                 // false: no two values share bytes (for tests)
-  // If true, only the bytes and times of the plan are needed: the IR is not verified, and the plan
-  // has no predicted times and lacks some reports.
+  // If true, the caller only measures the plan: its bytes, and times that the caller predicts. So
+  // the IR is not verified, and the plan stores no predicted times and lacks some reports.
   bool onlyMeasures = false;
 };
 
@@ -95,7 +95,8 @@ private:
 };
 
 // Reports every op of `module` that is not allowed after `phase`. After the buffers phase, also
-// reports slices and variables that exceed their arena or variable. Skips regions of kern.kernel.
+// reports slices and variables that exceed an arena, VariableRefOps that exceed a variable, and
+// launches that do not match their kernel. Skips regions of kern.kernel.
 mlir::LogicalResult verifyLevel(Phase phase, mlir::ModuleOp module);
 
 // Returns the text of a .txt file of --dump-ir: a sentence about the phase, then the contents of

@@ -83,7 +83,7 @@ static StringRef introduction(Phase phase) {
 
 static std::string bytesText(uint64_t bytes) { return readableBytes(double(bytes)); }
 
-// Adds the number and the bytes of the variables of each kind, except variables inside a storage.
+// Adds the number and the bytes of the variables per kind. Skips variables inside a larger one.
 static void addState(ModuleOp module, std::string &text) {
   struct Kind {
     unsigned variables = 0;

@@ -59,7 +59,7 @@ json breakdown(const plan::Plan &plan, const MemoryTimeline &timeline) {
   uint64_t workspace = plan.arenas()->size() > 1 ? plan.arenas()->Get(1)->bytes() : 0;
   uint64_t gaps = workspace > used ? workspace - used : 0;
   categories["fragmentation"] = gaps; // shown also if 0: it tells how good the packing is
-  if (uint64_t sum = total(bytes) + gaps; arenas > sum) // the state arena is rounded up
+  if (uint64_t sum = total(bytes) + gaps; arenas > sum) // the excess is padding in the state arena
     categories["alignment"] = arenas - sum;
   return categories;
 }
@@ -310,7 +310,7 @@ public:
   }
 
 private:
-  // Adds the cause to `what`: distributed.overlap if the job sets it, otherwise the memory budget.
+  // Adds the limit to `what`: distributed.overlap if the job sets it, otherwise the memory budget.
   std::string why(const std::string &what) const {
     const bool isOwn = cost::settingOf(plan, "distributed.overlap") != "auto";
     return what + (isOwn ? ": distributed.overlap" : ": budget");

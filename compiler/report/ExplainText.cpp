@@ -211,9 +211,9 @@ public:
            word(buffer, "source"));
   }
 
-  // Prints the cost and the gain of a padded size, if report[key] describes one. `sizes` is a
-  // format string for the padded and the original size. `setting` is part of the configuration key.
-  // `in` names the slower computation, `products` the faster matrix products.
+  // Prints the cost and the gain of a padded size, if report[key] describes one. The format string
+  // `sizes` takes the padded and the original size. target.make_<setting>_divisible_by is the key
+  // in the configuration. Padding adds work to `in`, to make matrix products of `products` faster.
   void padding(const char *key, const char *sizes, const char *setting, const char *in,
                const char *products) {
     if (!report.contains(key))

@@ -395,7 +395,7 @@ private:
     if (total <= 0)
       return;
     const double bottom = y + 32 + height + (streams - 1) * (height + 3);
-    // Returns the seconds that stream 0 spends on `commands` before second `time` of the function.
+    // Returns how many of the function's first `time` seconds stream 0 spends on `commands`.
     auto shown = [&](double time) {
       double sum = 0;
       for (unsigned c : commands)

@@ -94,8 +94,8 @@ static RecomputeChoiceProblem scaled(const RecomputeChoiceProblem &problem) {
   return same;
 }
 
-// Returns the index of the first option with the same costs as option `option`, or as the last
-// option if the list is shorter.
+// Returns the index of the first option with the same costs as options[option]. If `options` has no
+// such index, options.back() stands for options[option].
 static int firstLike(const std::vector<LayerOption> &options, size_t option) {
   const LayerOption &wanted = options[std::min(option, options.size() - 1)];
   return int(llvm::find(options, wanted) - options.begin());
@@ -534,7 +534,7 @@ FailureOr<std::vector<PlanMeasures>> RecomputeSearch::measure(ArrayRef<Probe> pr
     if (Key key = keyOf(probe); !measuresOf.count(key))
       if (auto [entry, isNew] = results.try_emplace(std::move(key), failure()); isNew)
         missing.push_back({&probe, &entry->second});
-  start.getContext()->loadAllAvailableDialects(); // the threads may not load dialects
+  start.getContext()->loadAllAvailableDialects(); // the threads can only use loaded dialects
   parallelForEach(start.getContext(), missing,
                   [&](auto &each) { *each.second = compiled(*each.first); });
   for (auto &[key, measure] : results) {
@@ -658,9 +658,9 @@ LogicalResult RecomputeSearch::probeLossChunks() {
 
 //===-- The search --------------------------------------------------------------------------===//
 
-// If weights may be kept, "auto" has further candidates, marked as spare: all layers take the same
-// named mode, with or without kept weights. If only the chunk of the loss is chosen, each chunk
-// size is a candidate. Its lower bound of bytes is then only the state.
+// If weights may be kept, memory.recompute = "auto" adds candidates for fastestPlanned() (isSpare):
+// all layers take one named mode, and each may keep its weights. If only the chunk of the loss is
+// chosen, each chunk size is a candidate, and the lower bound of its bytes is only the state.
 std::vector<RecomputeCandidate> RecomputeSearch::makeCandidates() const {
   auto candidatesOf = [&](const RecomputeChoiceProblem &of, const PositionCosts &at) {
     return recomputeCandidates(of, kCandidates, at, chunks);
@@ -750,8 +750,8 @@ FailureOr<size_t> RecomputeSearch::fastestPlanned(size_t candidate, uint64_t bud
   auto byProbes = [&](const RecomputeCandidate &of) {
     return of.seconds + outerSeconds[size_t(of.options[0])];
   };
-  // If all layers of `candidate` take one option, its sum over probes contains at least as many
-  // waits for collectives as any other sum. Then only candidates with smaller sums can be faster.
+  // Sums over probes contain waits for collectives. If all layers of `candidate` take one option,
+  // no sum contains more waits than its sum. Then only candidates with smaller sums can be faster.
   const double most =
       llvm::all_equal(choices[candidate].options) ? byProbes(choices[candidate]) : HUGE_VAL;
   for (size_t other = 0; other < choices.size(); ++other)

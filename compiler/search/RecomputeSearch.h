@@ -59,8 +59,8 @@ std::vector<RecomputeCandidate> recomputeCandidates(const RecomputeChoiceProblem
                                                     int steps, const PositionCosts &positions = {},
                                                     llvm::ArrayRef<LossChunk> chunks = {});
 
-// Returns true if distributed.reshard_after_forward = "auto" has a choice: ranks divide the
-// weights, and memory.recompute neither is "keep-all" nor differs between layers.
+// Returns true if the compiler chooses whether to keep gathered weights: reshard_after_forward is
+// "auto", ranks divide weights, and all layers have one memory.recompute, which is not "keep-all".
 bool choosesKeptWeights(const Config &config);
 
 // Returns true if plans that keep gathered weights are more than 0.2% faster. A plan that gathers
@@ -96,9 +96,9 @@ public:
   // the plan takes more than `budget` bytes.
   mlir::FailureOr<Fastest> fastestOfAll(uint64_t budget);
 
-  // Returns the predicted seconds of all micro-steps of an optimizer step, for plans in which no
-  // kernel runs only to recompute values. No plan is noticeably faster. Returns nullopt if there
-  // are several kinds of layers, because a short model does not show how many layers each kind has.
+  // Returns about the minimum of the predicted seconds of all micro-steps of an optimizer step: the
+  // seconds of plans without kernels that only recompute values. Returns nullopt if there are
+  // several kinds of layers, because a short model does not show how many layers each kind has.
   mlir::FailureOr<std::optional<double>> leastSeconds();
 
   const RecomputeOptions &options() const { return found; }
@@ -181,8 +181,8 @@ private:
   RecomputeOptions found;
   RecomputeChoiceProblem problem;
   PositionCosts positions;
-  // outerSeconds[o]: seconds per optimizer step that candidates leave out, if all layers take
-  // option o. An example is the time by which the first and the last layer exceed inner layers.
+  // outerSeconds[o]: seconds per optimizer step that are missing in RecomputeCandidate::seconds if
+  // all layers take option o, such as the extra time of the first and the last layer.
   std::vector<double> outerSeconds;
   // The measures of probes. A key has the options of the probe's layers, and its chunk size.
   std::map<std::pair<std::vector<int64_t>, int64_t>, PlanMeasures> measuresOf;
@@ -191,7 +191,7 @@ private:
   std::unique_ptr<BudgetSearch> search;
   mlir::OwningOpRef<mlir::ModuleOp> last; // the module of candidate `lastCandidate`
   size_t lastCandidate = SIZE_MAX;
-  PhaseUse planUse = PhaseUse::Attempt; // the use of the plans of candidates that are made now
+  PhaseUse planUse = PhaseUse::Attempt; // the use of plans that makePlan() makes
 };
 
 // Returns the recompute options of each layer, without options that keep gathered weights. `model`
