@@ -3,13 +3,13 @@
 // A value is computed at a *point*, which maps the loop indices of the domain to the indices of the
 // value. Evaluation recurses through the linalg.generics down to loads of the inputs. The loop
 // dimensions along which a value varies decide where its code is placed:
-//
-//   none                 before all loops
-//   outer dimensions     before the loop along the innermost dimension (in column reductions: in
-//                        the loop over rows, once for all vectors of columns)
-//   innermost            in the loop along the innermost dimension (in column reductions: before
-//                        the loop over rows)
-//   both                 in the innermost loop
+//                     without column reductions                      in column reductions
+//   none              before all loops                               before all loops
+//   outer dimensions  before the loop along the innermost dimension  in the loop over rows
+//   innermost         in the loop along the innermost dimension      before the loop over rows
+//   both              in the innermost loop                          in the loop over rows
+// In a column reduction, the loop over columns contains the loop over rows. An iteration processes
+// several vectors of columns. It computes a value of outer dimensions once per row for all of them.
 //
 // In each iteration all loads come before all stores. So a result may overwrite an input that the
 // kernel reads only at the points at which it writes the result.
@@ -166,8 +166,8 @@ private:
   unsigned unrollOf(size_t reductions) const {
     if (info.hero == kern::Hero::ColumnReduction)
       return reductions <= 1 ? 8 : reductions == 2 ? 4 : 2;
-    // With reductions, the result is always 4. If it depended on their number, other ops of the
-    // kernel would change the order of a sum, and so its rounding.
+    // A loop with row reductions always gets 4. If the result depended on their number, other ops
+    // of the kernel would change the order of a sum's terms, and so the sum's rounding.
     return reductions == 0 ? 2 : 4;
   }
 

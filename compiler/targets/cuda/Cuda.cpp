@@ -1,5 +1,5 @@
-// The CUDA target. It compiles each kernel to a cubin: printed kernels, and templates of
-// compiler/targets/cuda/device for commands such as attention and for initial values.
+// The CUDA target. It compiles each kernel to a cubin. The source of a kernel is printed, or is a
+// template of compiler/targets/cuda/device (for commands such as attention, and initial values).
 #include "compiler/kernels/Target.h"
 #include "compiler/targets/cuda/CudaCostModel.h"
 #include "compiler/targets/cuda/CudaProgram.h"
@@ -86,8 +86,8 @@ public:
     if (isOn(kFusionKinds[2]) && arch && arch->hasWarpgroups())
       passes.addPass(createFoldSwigluPass());
   }
-  // After fusion, which moves some column reductions into other kernels, splits long ones of the
-  // rest in two stages. cuBLASLt adds a bias only in the result's type: biases are rounded to it.
+  // Fusion has moved some column reductions into other kernels. The first pass splits long ones of
+  // the rest in two stages. The second rounds biases to the result's type: cuBLASLt adds no others.
   void addFusionPasses(OpPassManager &passes) const override {
     passes.addPass(createSplitColumnReductionsPass());
     passes.addPass(createRoundBiasesPass());

@@ -17,7 +17,7 @@ struct CudaChip {
   double cacheBytesPerClock; // bandwidth of the L2 cache to all SMs together
   // Attention by mma.sync: measured / predicted cycles (AttentionTiles.cpp); 1: not measured.
   double attentionShare;
-  // Experts' kernels by wgmma: their measured FLOP/s divided by the library's; 1: not measured.
+  // The measured FLOP/s of experts' wgmma kernels divided by those of cuBLASLt; 1: not measured.
   double expertShare = 1, expertGradShare = 1;
 };
 

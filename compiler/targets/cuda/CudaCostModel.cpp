@@ -77,7 +77,7 @@ cost::Estimate CudaCostModel::gemm(const cost::GemmWork &work) const {
   return estimate;
 }
 
-// Returns the measured FLOP/s of lmc's kernel divided by the library product's; 0: not measured.
+// Returns the measured FLOP/s of lmc's SwiGLU kernel / those of cuBLASLt's product; 0: unmeasured.
 static double measuredShare(const cost::SwigluWork &work, const cost::DeviceSpec &spec) {
   const int64_t columns = work.backward ? work.product.n : work.product.n / 2;
   int64_t rows = 0; // rows of the measurement that gave `share`: the largest number <= product.m
@@ -152,8 +152,8 @@ std::vector<cost::Estimate> CudaCostModel::attentionKernels(const cost::Attentio
   if (!isNew)
     return entry->second;
   const AttentionShape shape = shapeOf(work);
-  // The gradient needs the FLOPs of 5 matrix products. The kernels compute some products twice, so
-  // they compute more FLOPs. A kernel's share of the needed FLOPs is proportional to its products.
+  // The gradient needs the FLOPs of 5 matrix products (`flops`). Its two kernels compute 7, because
+  // both compute two of the 5. `flops` is divided among kernels in proportion to their products.
   const double flops = cost::estimate(work, spec).flops;
   llvm::ArrayRef<AttentionPart> parts = partsOfAttention(work.backward);
   double products = 0;

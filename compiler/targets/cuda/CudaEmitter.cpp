@@ -88,7 +88,7 @@ bool CudaEmitter::widthFits(unsigned argument, AffineMap point, unsigned width) 
     return true;
   for (unsigned i = 0; i + 1 < point.getNumResults(); ++i) {
     auto constant = dyn_cast<AffineConstantExpr>(point.getResult(i));
-    bool dynamic = argument < inputs; // an input's index 0 may stand for one read from memory
+    bool dynamic = argument < inputs; // `point` has 0 for an input's index that is read from memory
     if ((!constant || constant.getValue() != 0 || dynamic) &&
         info.strideOf(argument, type, i) % width)
       return false;
@@ -339,7 +339,7 @@ CudaValue CudaEmitter::extract(tensor::ExtractOp op, AffineMap point) {
     late |= value.late;
     std::string extent = std::to_string(op.getTensor().getType().getDimSize(dim));
     dynamic.back() = "clampIndex(" + value.expr.text + ", " + extent + ")";
-    // If outerPerChunk is true, each vector has its own index, so the index stays in the address.
+    // If outerPerChunk is true, vectors differ in this index. So the address contains its text.
     if (value.outer && !outerPerChunk) {
       std::string index = std::exchange(dynamic.back(), fresh("row"));
       (late ? *lateText : *outerText).line("const u32 " + dynamic.back() + " = " + index + ";");

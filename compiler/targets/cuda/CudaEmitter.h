@@ -121,7 +121,8 @@ protected:
   // Prints `body` in a loop over vectors. Prints no loop if there is only one vector.
   void loopOverChunks(CudaText &to, const CudaChunks &chunks, const CudaText &body);
   void printLoads(CudaText &to, const CudaChunks &chunks);
-  // If there is one vector, moves its index variables to the result: all loop bodies share them.
+  // If a thread has only one vector, moves the index variables from `chunks` to the result, so that
+  // the caller can print them once, before all loop bodies. Else returns no variables.
   CudaIndex shareIndex(CudaChunks &chunks);
   void loopOverElements(CudaText &to, const CudaText &body);
   // Prints the code that computes results element by element and stores whole vectors.

@@ -173,7 +173,7 @@ private:
                                   {op.getDk(), op.getDv()})});
   }
 
-  // Adds a SwiGLU kernel that runs after a library's product; with wgmma, also one that does both.
+  // Adds a SwiGLU kernel that runs after cuBLASLt's product; with wgmma, also one that does both.
   LogicalResult addSwiglu(CommandOpInterface command, const SwigluGemmShape &shape,
                           decltype(linearSwigluKernels) *kernelsOf,
                           ArrayRef<CudaProgram::Launch> launches) {

@@ -11,8 +11,8 @@ namespace lmc::codegen {
 namespace {
 
 constexpr int64_t kElementThreads = 256;
-// The number of bytes that a thread should load at a time. To hide its memory latency, an H100
-// needs 18 KB in flight per SM (3.35 TB/s * 0.7 us / 132 SMs). Its 2048 threads load 256 KB.
+// The number of bytes that a thread should load at a time. To hide the memory latency, an H100
+// needs 18 KB in flight per SM (3.35 TB/s * 0.7 us / 132 SMs). An SM's 2048 threads load 256 KB.
 constexpr int64_t kElementBytesInFlight = 128;
 constexpr int64_t kMaxChunks = 8;
 // If a grid has fewer blocks, the SMs of the largest GPUs (CudaArch.cpp) get unequal work.

@@ -240,8 +240,9 @@ private:
   void findHeld() {
     if (!isLong)
       return;
+    // The driver adds 1 KiB to a block's shared memory, so an SM has no room for two such blocks.
     if (how.longRows == LongRows::Alone)
-      leastShared = int64_t(how.sharedBytesPerSm / 2); // the driver adds 1 KiB: only one block fits
+      leastShared = int64_t(how.sharedBytesPerSm / 2);
     int64_t bytes = bytesOfRow(false) * rowThreads, totals = 0;
     for (const Reduction &r : info.reductions)
       totals += totalsBytes(r);

@@ -40,9 +40,9 @@ struct Work {
   int tile, batch, head;
 };
 
-// Returns the work of thread block `block`. The hardware starts blocks in index order. First come
-// all tiles of `Together` pairs of (sequence, head), so that these pairs' keys and values stay in
-// the L2 cache. Among these tiles, the longest come first: the last if LastFirst, else the first.
+// Returns the work of thread block `block`. The hardware starts blocks in index order. All tiles of
+// `Together` pairs of (sequence, head) come first, so that these pairs' keys and values stay in the
+// L2 cache. Of these, the tiles with most work come first: the last if LastFirst, else tile 0.
 template <int Batch, int Heads, int Tiles, int Together, bool LastFirst>
 __device__ inline Work workOf(int block) {
   constexpr int pairs = Batch * Heads;
@@ -100,10 +100,11 @@ template <int D> __device__ inline int chunkOffset(int row, int chunk) {
 }
 
 // Computes the address that this lane passes to ldmatrix, which loads 16 x 16 elements of a tile.
-// The four registers that ldmatrix returns are operands of mma (d += a b):
-//   Operand::Rows     the 16 x 16 elements are `a`. With the transposed load, registers (0, 1) are
-//                     `b` with columns 0-7, and (2, 3) are `b` with columns 8-15
-//   Operand::Columns  (0, 1) are `b` whose columns are rows 0-7 of the tile; (2, 3): rows 8-15
+// The four registers that ldmatrix returns are operands of mma, which computes d += a b:
+//   Operand::Rows     The registers are `a`, the 16 x 16 elements. If the load transposes, they are
+//                     two `b`: columns 0-7 (registers 0 and 1) and 8-15 (registers 2 and 3).
+//   Operand::Columns  The registers are two `b`. The columns of the first `b` (registers 0 and 1)
+//                     are rows 0-7 of the elements. Those of the second (2 and 3) are rows 8-15.
 enum class Operand { Rows, Columns };
 template <int D, Operand Kind> struct LaneOfTile {
   static constexpr int kSwizzled = D % 64 == 0 ? 7 : 3;
@@ -114,7 +115,7 @@ template <int D, Operand Kind> struct LaneOfTile {
     row = in * (2 * D);
     chunk = (Kind == Operand::Rows ? lane / 16 : lane / 8 % 2) ^ swizzle<D>(in);
   }
-  // Returns the byte offset for elements from row `firstRow` (a multiple of 16), column 16 k on.
+  // Returns the byte offset if the elements start at row firstRow (a multiple of 16), column 16 k.
   __device__ int at(int firstRow, int k) const {
     return firstRow * (2 * D) + row + ((chunk ^ (2 * k & kSwizzled)) << 4) +
            (2 * k & ~kSwizzled) * 16;

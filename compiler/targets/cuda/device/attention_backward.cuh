@@ -74,8 +74,8 @@ __device__ inline void rotateBack(float (&x)[M][N][4], const float *cos, const f
           }
         }
       } else {
-        // Columns c and c + headDim / 2 = c + 8 shift + 4 form a pair. So the partner of a column
-        // is in the lane whose columns are 4 before or after within a group of 8.
+        // Columns c and c + headDim / 2 form a pair, and headDim / 2 is 8 shift + 4. So the partner
+        // of a column of lane l is in lane l ^ 2, whose columns modulo 8 differ from l's by 4.
         constexpr int groups = 2 * shift + 1;
         const bool isFirstHalf = column < 4;
         float other[groups][2];
@@ -93,7 +93,8 @@ __device__ inline void rotateBack(float (&x)[M][N][4], const float *cos, const f
           Vec<float, 2> c = load<2>(cos + pair), s = load<2>(sin + pair);
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            // The partner's group of 8 columns: for lanes with columns 0-3, and for those with 4-7.
+            // The partner is in group forFirst of 8 columns if this lane has columns 0-3 of each
+            // group, and in group forLast if this lane has columns 4-7.
             const int forFirst = n <= shift ? n + shift : n - shift - 1;
             const int forLast = n < shift ? n + shift + 1 : n - shift;
             float partner = isFirstHalf ? other[forFirst][e] : other[forLast][e];

@@ -30,12 +30,12 @@ template <typename Shape, typename Tile, int D = Shape::headDim> struct Attentio
 
 namespace attention {
 
-// The online softmax of a warp's rows. A lane has some columns of each row. Steps for a tile:
+// The online softmax of a warp's rows. A lane has some columns of each row. Steps per tile:
 //   grow            may raise `largest`; returns true if it did for any row of the warp
 //   exponentials    turns scores into probabilities, and adds these to `sum`
 //   rescale         scales the output so far to the new `largest`; needed if grow returned true
-// grow keeps `largest` while exp(scale * maximum) exceeds exp(scale * largest) by at most the
-// factor 2^kHeadroom. O / l is the same for any such `largest`, and a warp seldom rescales O.
+// grow keeps `largest` while exp(scale * m), for the maximum score m of each row, is at most
+// 2^kHeadroom exp(scale * largest). This does not change output / `sum`, and saves most rescales.
 constexpr float kHeadroom = 8;
 
 template <int M> struct Softmax {

@@ -53,10 +53,10 @@ template <int Rows, int D> struct GroupTile {
       loadMatrix4(a[0][k], tile + k / 4 * panelBytes + lane.at(row, k % 4));
   }
 
-  // Rounds 16 rows of a result to bf16 and stores them to the rows of a sequence from `first` on,
-  // by way of the tile's rows from `row` on. Starts of the sequence's rows are Pitch elements
-  // apart. Skips rows from Seq on and columns from Columns on. The whole warp must call it. No
-  // other thread and no product may use these rows of the tile.
+  // Rounds 16 rows of a result to bf16 and writes them to the tile, where row `row` is the first.
+  // Then copies them to the sequence, where row `first` is the first and rows start Pitch elements
+  // apart. Skips the sequence's rows >= Seq and columns >= Columns. The whole warp must call it. No
+  // thread of a different warp and no product may use the 16 rows of the tile.
   template <int Columns, int Pitch, int Seq>
   __device__ static inline void store(u8 *tile, int row, const float (&d)[1][D / 8][4], bf16 *to,
                                       int first) {

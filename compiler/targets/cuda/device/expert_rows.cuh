@@ -58,8 +58,8 @@ template <typename Shape> struct ExpertRows {
       ranks[item] = Sort::rank(key[item], Sort::position(item) < choices);
     __syncthreads();
     Sort::findPlaces(counts, reinterpret_cast<u32 *>(sharedMemory() + Sort::kSharedBytes));
-    // findPlaces() has set the first warp's counters of the first tile to the experts' first rows.
-    // Choices of experts outside of the sorted group have the key Shape::experts, which sorts last.
+    // In block 0, findPlaces() has set counter e of warp 0 to the index of expert e's first row.
+    // A choice of an expert outside of the sorted group has the key Shape::experts and sorts last.
     if (blockIdx.x == 0)
       for (int expert = int(threadIdx.x); expert <= Shape::experts; expert += kScatterThreads) {
         const i32 row =

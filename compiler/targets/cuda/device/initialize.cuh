@@ -92,7 +92,7 @@ __device__ inline void initializeRope(const InitializerRecord *how,
     for (int i = 0; i < int(sizeof(values.at) / sizeof(T)); ++i) {
       i64 element = i64(record.first) + begin + i;
       if (element < 0)
-        continue; // it is before the variable's first element, so fillWords does not store it
+        continue; // the variable has no such element, and fillWords does not store values.at[i]
       double angle = multiplyExactly(double(element / Columns), frequencies[element % Columns]);
       values.at[i] = rounded<T>(multiplyExactly(Sine ? sin(angle) : cos(angle), record.value));
     }

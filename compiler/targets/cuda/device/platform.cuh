@@ -203,22 +203,23 @@ __device__ constexpr int tileOffset(int row, int chunk) {
   return row * kTileRowBytes + ((chunk ^ (row & 7)) << 4);
 }
 
-// Products of a warpgroup (PTX ISA, wgmma; only on sm_90a). A warpgroup is 128 threads; the number
-// of the first one is a multiple of 128. All of them call each function. The products run while the
-// threads go on.
+// Products of a warpgroup (PTX ISA, wgmma; only on sm_90a). A warpgroup is 128 threads; the index
+// of the first thread is a multiple of 128. All 128 threads must call each function. The products
+// are computed while the threads execute later instructions.
 //
-//   begin()             starts a group of add() calls, after d was read or written
+//   begin()             starts a group of add() calls; must come after the threads' own uses of d
 //   add<N, ...>()       d += a b (or d = a b, if Fresh): a [64, 16] and b [16, N] in bf16,
-//                       d [64, N] in f32. N is 32, 64, 96, 128, 192 or 256. a and b are shared
-//                       addresses. 16 terms of the sum take 32 bytes of a tile, and 2048 bytes of a
-//                       Turned tile.
+//                       d [64, N] in f32. N is 32, 64, 96, 128, 192 or 256. a and b are addresses
+//                       in shared memory. 16 terms of a sum take 32 bytes of a tile's row, and
+//                       2048 bytes of a Turned tile.
 //                       d[i] of thread t is in row 16 (t / 32) + t % 32 / 4 + 8 (i / 2 % 2) and
 //                       column 8 (i / 4) + 2 (t % 4) + i % 2.
 //                       a may also be 4 words of each thread, in the layout of multiplyAdd16x8x16.
-//                       These words must not change until the wait.
+//                       These words must not change until a wait for the group.
 //   commit()            ends the group
-//   wait<Pending>()     waits for all but the last `Pending` groups; their tiles are then free
-//   finish<Pending>(d)  waits as wait does; d may then be read, unless the last groups add to it
+//   wait<Pending>()     waits for all groups except the last `Pending` ones. Then threads may
+//                       write to the tiles of the groups that ended
+//   finish<Pending>(d)  waits as wait() does. Then d may be read, unless a pending group adds to d
 //
 // copyAsync16 or storeForProducts write the tiles, but not between begin() and commit(), because
 // the compiler may move a store across these two. Before begin(), the writing threads must call

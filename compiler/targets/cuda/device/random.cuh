@@ -35,7 +35,7 @@ __device__ inline void philox4x32(u32 (&c)[4], u32 k0, u32 k1) {
 // = (m - 1) / (m + 1), ln u = e ln 2 + 2 atanh(s). The series of atanh ends after s^19.
 __device__ inline double normalRadius(u32 x) {
   u64 bits = u64(__double_as_longlong(multiplyExactly(addExactly(double(x), 0.5), 0x1p-32)));
-  // The sum's exponent field is e + 1023 for m in [sqrt(1/2), sqrt(2)). For `bits`, m is in [1, 2).
+  // The exponent field of `shifted` is e + 1023 for this m. That of `bits` is for an m in [1, 2).
   u64 shifted = bits + (0x3FF0000000000000ull - 0x3FE6A09E667F3BCDull);
   double m = __longlong_as_double(i64((shifted & 0x000FFFFFFFFFFFFFull) + 0x3FE6A09E667F3BCDull));
   double e = double(int(shifted >> 52) - 1023);
@@ -56,10 +56,10 @@ __device__ inline double normalRadius(u32 x) {
 }
 
 // Computes the cosine and sine of the angle 2 pi y / 2^32. The nearest multiple of a quarter turn
-// is subtracted exactly. The rest, at most pi / 4, goes to the Taylor series.
+// (q 2^30) is subtracted exactly. The Taylor series takes the rest, at most pi / 4.
 __device__ inline void cosSinOfTurn(u32 y, double &cosine, double &sine) {
   u32 q = (y + 0x20000000u) >> 30;
-  u32 offset = y + 0x20000000u - (q << 30); // 2^29 + (y - the nearest quarter turn, q 2^30)
+  u32 offset = y + 0x20000000u - (q << 30); // the rest y - q 2^30, plus 2^29: never negative
   double a = multiplyExactly(addExactly(double(offset), -0x1p29), 0x1.921fb54442d18p+2 * 0x1p-32);
   double t = multiplyExactly(a, a);
   double c = 1.0 / 20922789888000;

@@ -27,7 +27,8 @@ template <int Bits> __device__ inline u32 lanesWithDigit(u32 digit, bool valid) 
 }
 
 // Sorts pairs (key, token) by key, by a stable radix sort from the lowest digit up. A block sorts
-// `Tile` consecutive positions, each of its 8 warps an eighth, a lane every 32nd of the eighth.
+// `Tile` consecutive positions. Each of its 8 warps sorts an eighth of them, of which lane l takes
+// the elements l, l + 32, l + 64 and so on.
 template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
   static constexpr int kItems = Tile / kScatterThreads, kDigits = 1 << DigitBits;
   static constexpr int kTiles = (Rows + Tile - 1) / Tile;
@@ -64,7 +65,7 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
     __syncthreads();
   }
 
-  // Returns the key at position `at`: in the first pass (Shift 0), that of the id keys[at] - least.
+  // Returns the key at position `at`. In the first pass (Shift 0), it is keyOfId(keys[at] - least).
   template <int Shift> __device__ static u32 loadKey(const void *keys, int at, i32 least = 0) {
     if constexpr (Shift == 0)
       return keyOfId(loadOne(static_cast<const i32 *>(keys) + at) - least);

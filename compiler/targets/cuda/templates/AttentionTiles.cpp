@@ -1,8 +1,8 @@
 // Chooses the tile size of a flash attention kernel for a shape, by a cost model.
 //
 // A step multiplies one tile of queries with one tile of keys. It uses five units of an SM. The
-// table gives the clock cycles for which each unit is busy. queries, keys and headDim are the sizes
-// of the tile, and products is the number of matrix products per step.
+// table gives the clock cycles for which each unit is busy. The tiles are [queries, headDim] and
+// [keys, headDim], and `products` is the number of matrix products per step.
 //   tensor cores   2 products queries keys headDim / (FLOPs per clock)
 //   shared memory  512 bytes per ldmatrix and the two tiles that are copied, at 128 bytes per clock
 //   L2 cache       the two tiles that are copied, at chip.cacheBytesPerClock for all SMs
@@ -19,21 +19,21 @@
 // rows of a tile. Two units overlap as above: shared memory serves one instruction of a warp (a
 // load, a store or a shuffle) per cycle, and the SM issues four instructions per cycle. With
 // columns = ceil(headDim / 32), a step has these instructions:
-//   for each product that gives scores  headDim loads of the tile, headDim loads of the warp's row
+//   for each product of rows by rows    headDim loads of the tile, headDim loads of the warp's row
 //                                       (a quarter of them if 4 words can be loaded at once), and
 //                                       headDim multiply-adds
-//   for each product that adds rows     32 shuffles, 32 columns loads of the tile, and 32 columns
+//   for each product of scores by rows  32 shuffles, 32 columns loads of the tile, and 32 columns
 //                                       multiply-adds
 //   for the copy of the next two tiles  8 columns stores
 //   for all else                        about 60, which do not use shared memory
 // The blocks are short and many, so the model assumes that all SMs are busy until the end.
 //
 // With warpgroups, matrix products and copies run at the same time as other instructions. A step
-// therefore has two parts, which w warpgroups on an SM overlap as above:
-//   products   the busiest of tensor cores, of shared memory (the factors that the products read,
-//              2048 bytes for 64 rows and 16 terms, and the two tiles that are copied) and of the
-//              L2 cache
-//   threads    exponentials and instructions, one after the other
+// therefore has only two units in the formula above, where w is the number of warpgroups on an SM:
+//   products   takes the cycles of the busiest of tensor cores, L2 cache and shared memory. Shared
+//              memory moves the two copied tiles and the operands that the products read (2048
+//              bytes for 64 rows and 16 terms).
+//   threads    takes the cycles of the exponentials plus those of issue
 // Here no warp is reserved for copies. Without such a warp, FlashAttention-3 is slower by a factor
 // of 661/570 on an H100 (Shah et al., arXiv:2407.08608, table 2). The model uses this factor, which
 // was not measured here.
@@ -51,8 +51,8 @@ namespace lmc::codegen {
 namespace {
 // The numbers of the cost model that depend on the kernel (Forward, GradQueries, GradKeys).
 struct PartModel {
-  int scoreProducts; // matrix products per pair of tiles that give scores: sums over headDim
-  int sumProducts;   // matrix products per pair of tiles that add rows, weighted by scores
+  int scoreProducts; // products of rows by rows in a step: each score is a sum over headDim
+  int sumProducts;   // products of scores by rows in a step: sums of rows, weighted by scores
   // A thread's instructions per score, without mma and ldmatrix, as counted in sm_90a code.
   double instructions;
 
@@ -235,7 +235,7 @@ double plainClocks(AttentionPart part, const AttentionShape &shape, const CudaAr
       residentBlocks(arch, 32 * kPlainWarps, kPlainRegisters, unsigned(plainSharedBytes(shape)));
   const double warpStep = overlapped(busy, double(resident) * kPlainWarps / 4);
 
-  // A plain kernel's block takes as many steps as a tile of kPlainWarps rows and 32 visited rows.
+  // A plain kernel's block has as many steps as a tile of kPlainWarps rows with 32 visited rows.
   AttentionTile rows{};
   rows.part = part;
   rows.queries = byKeys ? 32 : kPlainWarps;

@@ -25,8 +25,8 @@ LMC_COMMANDS_OF_TEMPLATES(LMC_DECLARE)
 LMC_DECLARE(ScatterAdd)
 #undef LMC_DECLARE
 
-// Returns the type of the scratch memory for a command's launches. cudaScratchOf() lists these
-// commands; the others need none.
+// Returns the type of the scratch memory for a command's launches. cudaScratchOf() has a case for
+// each command that needs scratch memory.
 mlir::RankedTensorType scratchOf(kern::RouteOp op);
 mlir::RankedTensorType scratchOf(kern::SortRowsOp op);
 mlir::RankedTensorType scratchOf(kern::ScatterAddOp op);

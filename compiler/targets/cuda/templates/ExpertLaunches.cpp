@@ -33,7 +33,7 @@ template <typename Op> ExpertRowsShape sortShapeOf(Op op) {
 ExpertRowsShape rowsShapeOf(Value tokens, Value rows, int64_t chosen) {
   return {.tokens = contentOf(tokens).getDimSize(0),
           .chosen = chosen,
-          .experts = 1, // any number: only the sort reads it
+          .experts = 1, // any value is right: the kernels of this shape do not read it
           .columns = contentOf(tokens).getDimSize(1),
           .type = *dataTypeOf(contentOf(tokens).getElementType()),
           .held = contentOf(rows).getDimSize(0)};
