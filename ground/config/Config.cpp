@@ -135,7 +135,7 @@ Result<Config> loadConfig(const std::string &path, const std::vector<std::string
 
   const ParsedFile file = parseToml(config.text, path, keys, diagnostics);
   for (const Key &key : keys)
-    key.field(config); // this call adds the tables of lists, in the order of the file
+    key.field(config); // adds an entry to `config` for each [[table]], in the file's order
   const std::vector<Assignment> changes = parseOverrides(overrides, keys, diagnostics);
   Provenance provenance{
       .file = path, .sections = file.sections, .keys = {}, .broken = file.misspelt};

@@ -100,9 +100,10 @@ struct ParameterGroup {
   std::string name;
   std::vector<std::string> parameters; // patterns (ParameterGroups.h)
   double weightDecay = 0;              // default: optimizer.weight_decay
-  bool ownDecay = false;               // true: weight_decay is given, so norms and biases decay too
-  double lrMult = 1;                   // factor of the scheduled learning rate
-  int64_t optimBits = 0;               // bits of moments: 8 or 32; default: 8 if adamw8bit, else 32
+  // True if the table sets weight_decay. It then also applies to the group's norms and biases.
+  bool ownDecay = false;
+  double lrMult = 1;     // factor of the scheduled learning rate
+  int64_t optimBits = 0; // bits of moments: 8 or 32; default: 8 if adamw8bit, else 32
   bool operator==(const ParameterGroup &) const = default;
 };
 
@@ -112,7 +113,7 @@ struct OptimizerConfig {
   // Of type "muon".
   double muonLr = 0;          // peak learning rate of Muon's matrices; 0: lr_schedule.lr
   double muonMomentum = 0.95; // decay of the momentum
-  bool muonNesterov = true;   // true: direction is the momentum, updated again by the same gradient
+  bool muonNesterov = true;   // true: the direction is the momentum, updated again by the gradient
   int64_t muonNsSteps = 5;    // steps of Newton-Schulz
   double muonNsA = 3.4445, muonNsB = -4.775, muonNsC = 2.0315; // coefficients of Newton-Schulz
   double muonEps = 1e-7;                          // smallest norm by which a direction is divided
@@ -146,17 +147,17 @@ struct DistributedConfig {
   std::string reshardAfterForward = "auto"; // auto | yes | no
   std::string overlap = "auto"; // auto | yes | gathers | no: collectives that overlap computation
   int64_t expertParallel = 1;   // ranks that divide the experts of a layer between them
-  double expertCapacity = 0;    // a rank's expert rows at a time, relative to an equal load; 0: all
+  // Expert rows that a rank computes at a time, as a multiple of its rows at equal load; 0: all.
+  double expertCapacity = 0;
 
   int64_t ranks() const { return nodes * devicesPerNode; }
-  // A group consists of consecutive ranks that divide the state among them. shardRanks() is the
-  // number of ranks in a group, and replicateRanks() is the number of groups.
+  // A group of shardRanks() consecutive ranks divides the state. There are replicateRanks() groups.
   int64_t shardRanks() const;
   int64_t replicateRanks() const { return ranks() / shardRanks(); }
   bool dividesGradients() const;
   bool dividesWeights() const;
-  // Returns true if the compiler may choose the micro-steps that sum gradients over ranks. The
-  // ranks must divide the gradients: otherwise, a sum in each micro-step would save no memory.
+  // Returns true if the compiler may choose whether ranks sum gradients in each micro-step or only
+  // in the last. Ranks must divide gradients: else a sum in each micro-step saves no memory.
   bool choosesReduce() const;
   bool operator==(const DistributedConfig &) const = default;
 };
@@ -187,7 +188,7 @@ struct PhaseConfig {
   double share = 0;   // fraction of training.train_tokens, or else of train_iters; 0: not given
   // The defaults are the values of [training]. A microBatchSize of 0 stands for "auto".
   int64_t sequenceLength = 0, batchSize = 0, microBatchSize = 0;
-  std::vector<std::string> sources; // "NAME" or "NAME=WEIGHT"; empty: all with the sources' weights
+  std::vector<std::string> sources; // "NAME" or "NAME=WEIGHT"; empty: every source with its weight
   std::string lrStyle = "continue"; // as [lr_schedule].style; "continue": [lr_schedule] applies
   double lr = 0, minLr = 0;         // peak and last learning rate of the phase's own style
   int64_t warmupIters = 0;          // warm-up steps of the phase's own style
@@ -241,11 +242,11 @@ struct GuardConfig {
   int64_t rollbacks = 3;         // maximum number of times that a run goes back to a checkpoint
   int64_t refund = 1000;         // steps without a spike that reset the rollback count; 0: never
   std::string skipSteps;         // steps whose update is left out, "120,130-140"; "": none
-  int64_t window = 100;          // steps that running deviations span; running means: a tenth of it
+  int64_t window = 100;          // steps that running deviations span; running means span window/10
   int64_t patience = 100;        // a loss that stays high for so many steps has diverged
   double spike = 6;              // loss or norm so many standard deviations above its mean is high
   double rise = 1;               // a loss so many nats above its lowest level is high
-  double plateau = 0.002;        // warns if 1/8 of the run lowers the mean loss by a smaller share
+  double plateau = 0.002;        // warns if 1/8 of the steps lowers mean loss by a smaller fraction
   double validation = 0.2;       // warns of a validation loss so many nats above the lowest; 0: off
   int64_t compareWeights = 1000; // steps between comparisons of all copies of a weight; 0: none
   double updateRatio = 0.1; // warns if L2 norm of update / L2 norm of weights is above it; 0: never
@@ -259,8 +260,8 @@ struct TargetConfig {
   double peakTflops = 0;              // TFLOP/s of a device, for MFU; 0: from the device spec
   // Multiples to which the vocabulary and MLP sizes are padded with zeros; 0: the fastest multiple.
   int64_t vocabMultiple = 0, intermediateMultiple = 0;
-  // How a CUDA kernel reads a row again that is too long for registers: "shared", "again" or
-  // "alone" (LongRows in compiler/targets/cuda/CudaKernel.h explains them); "" for the fastest way.
+  // Where later passes of a CUDA kernel find rows too long for its registers: "shared", "again" or
+  // "alone" (compiler/targets/cuda/CudaKernel.h, LongRows, explains them); "": the fastest of them.
   std::string longRows;
   bool operator==(const TargetConfig &) const = default;
 };

@@ -53,7 +53,7 @@ KeyTable::KeyTable(const ModelFamilies &families) : families(families) {
       auto key = std::ranges::find(keys, own.path(), &Key::path);
       if (key == keys.end()) {
         key = keys.insert(keys.end(), own);
-        key->identity = true; // because the key describes the model
+        key->identity = true; // the key describes the model: another value trains another model
       }
       key->families.push_back(family);
     }

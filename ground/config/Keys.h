@@ -46,7 +46,7 @@ struct Key {
   const char *defaultText = "";
   DerivedDefault derived = {};
   bool runTime = false;  // `lmc-run --set` may change the key
-  // `lmc-run --set` may change the key only if the job sets it; else the plan does not use it.
+  // `lmc-run --set` may change the key only if the job sets it: if unset, the plan ignores it.
   bool runTimeIfGiven = false;
   bool identity = false; // another value trains another model: a restart must declare the change
   std::string doc = {};
@@ -61,8 +61,8 @@ struct Key {
 struct Section {
   const char *name;
   const char *doc;
-  // Returns the keys of table `name` of a list: for "web" in [[data.source]], the keys of the
-  // section "data.source.web". `keysOf` is null if the section is no list of tables.
+  // If the section is a list of tables such as [[data.source]], keysOf("web") returns the keys of
+  // its table with the name "web": the section "data.source.web". Null if the section is no list.
   std::function<std::vector<Key>(const std::string &name)> keysOf = nullptr;
 };
 
@@ -86,8 +86,8 @@ public:
   std::list<Key>::const_iterator end() const { return keys.end(); }
   // Returns the key with this name or alias; nullptr if there is none.
   const Key *find(std::string_view section, std::string_view name) const;
-  // Returns the key with this path ("data.source.web.paths"), or nullptr. Adds the keys of a table
-  // of a list if the path names such a table and its keys are missing.
+  // Returns the key with this path, or nullptr. For "data.source.web.paths", it first adds the keys
+  // of the table "web" of the list [[data.source]] if these keys are missing.
   const Key *reach(std::string_view path);
   bool hasSection(std::string_view section) const; // true if a key is in this section
 

@@ -45,8 +45,8 @@ struct Unknown {
   std::vector<std::string> meant; // paths of keys
 };
 
-// Returns a hint for a name that is no key of `section`: the section that has this key, or the key
-// of lmc for another program's name. It continues an error ("; it belongs to [data]"), or is "".
+// Returns a hint for a `name` that `section` lacks: the section that has this key, or lmc's key for
+// a key of a different program. It ends an error message ("; it belongs to [data]"), or is "".
 Unknown hintFor(const KeyTable &keys, std::string_view section, std::string_view name) {
   const auto belongsTo = [](const Key &key) -> Unknown {
     return {fmt::format("; it belongs to {}", headerText(key.section)), {key.path()}};

@@ -33,7 +33,7 @@ public:
 
 private:
   Result<void> store(const Setting &entry) {
-    // Skips [model], which is fixed in the plan's functions, and keys that this release lacks.
+    // Skips keys that this release lacks, and [model], which is compiled into the plan's functions.
     const Key *key = entry.key.starts_with("model.") ? nullptr : keys.reach(entry.key);
     if (!key)
       return {};

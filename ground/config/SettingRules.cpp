@@ -55,7 +55,8 @@ std::vector<int64_t> sequenceLengths(const Config &config) {
   return {lengths.begin(), lengths.end()};
 }
 
-// Adds the faults of a schedule in `section` ("phase.NAME."). All also depend on the keys `reads`.
+// Adds the faults of the learning-rate schedule whose keys begin with `section` ("phase.NAME.").
+// Every fault then also depends on the keys `reads`.
 void addLrFaults(const Job &job, const LrKeys &keys, int64_t lastStep, const std::string &section,
                  const std::vector<std::string> &reads) {
   for (SettingFault fault : lrFaults(keys, lastStep)) {
@@ -104,7 +105,7 @@ void muon(const Job &job) {
         optimizer.muonLr);
 }
 
-// Reports a job that gives both the list of files `key` and tables of the list `list`.
+// Reports a job that has both files in `key` ("data.train") and tables of `list` ("data.source").
 void oneForm(const Job &job, const std::string &key, const std::string &list, const char *what) {
   const std::vector<std::string> tables = job.table.tablesOf(list);
   if (tables.empty() || job.table.files(key).empty())
@@ -343,7 +344,7 @@ std::string unsavedWarning(const Config &config, const SettingTable &table, doub
                      steps * stepSeconds / 3600);
 }
 
-// Returns `keys` with `given` set to the origins of the keys given in `section` ("phase.NAME.").
+// Adds the origin of each given key in `section` ("phase.NAME.") to keys.given. Returns `keys`.
 static LrKeys withOrigins(LrKeys keys, const SettingTable &table, const std::string &section) {
   for (const Setting &setting : table.all())
     if (setting.key.starts_with(section) && setting.origin != SettingOrigin::Default)

@@ -185,7 +185,7 @@ void settlePhase(const Provenance &provenance, Config &config) {
     return;
   config.data.shuffleBlock = 1;
   for (const PhaseConfig &phase : config.phases)
-    if (config.data.shuffleBlock <= kMostBlock) // checkPhases() reports a larger block
+    if (config.data.shuffleBlock <= kMostBlock) // checkPhases() reports a block over kMostBlock
       config.data.shuffleBlock =
           std::lcm(config.data.shuffleBlock, std::max<int64_t>(phase.sequenceLength, 1));
 }

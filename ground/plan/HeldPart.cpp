@@ -57,13 +57,14 @@ HeldPart heldPart(const plan::Plan &plan, const plan::Variable &variable, uint64
   for (uint64_t extent : *shard->shape())
     count *= extent;
   const uint64_t pitch = shard->pitch(), columns = pitch ? shard->shape()->Get(1) : 0;
-  // Returns how many elements of the tensor lie before element `place` of the divided vector.
+  // The tensor lies in a vector that the ranks divide (Shard in plan.fbs). Returns how many
+  // elements of the tensor lie before element `place` of this vector.
   auto before = [&](uint64_t place) {
     return place <= shard->offset()
                ? 0
                : std::min(count, elementsBefore(place - shard->offset(), columns, pitch));
   };
-  // The number of the rank's piece of the vector (Shard in plan.fbs).
+  // The index of the rank's piece among all pieces of the vector (Shard in plan.fbs).
   const uint64_t groups = std::max<uint64_t>(shard->groups(), 1);
   const uint64_t number = position % groups * (plan.shard_ranks() / groups) + position / groups;
   const uint64_t begin = number * piece;
@@ -82,7 +83,7 @@ HeldPart writtenPart(const plan::Plan &plan, const plan::Variable &variable, uin
                        variable.kind() == plan::VariableKind::Moment2Scale;
   const uint64_t block = isScale ? 1 : uint64_t(kMomentBlock);
   const uint64_t blocks = (held.count + block - 1) / block;
-  // Returns how many elements the first `number` of the ranks that have these elements write.
+  // Returns how many elements of `held` are written by the first `number` ranks that have `held`.
   auto before = [&](uint64_t number) {
     return std::min(held.count, blocks * number / copies * block);
   };

@@ -47,10 +47,11 @@ inline constexpr const char *kDebugLogits = "debug.logits";
 inline constexpr const char *kRouterSums = "run.router";
 inline constexpr const char *kRouterCounts = "run.router.counts";   // choices
 inline constexpr const char *kRouterEntropy = "run.router.entropy"; // sums of -p log p, in nats
-// One number: how many choices lie after a rank's first window of rows. Only with expert_capacity.
+// Has one element: how many choices (pairs of a token and its expert) are not in the window of rows
+// that a rank computes first. The vector exists only with expert_capacity.
 inline constexpr const char *kRouterLate = "run.router.late";
-// Each expert's part of the balancing loss. A layer's vector has it without router_aux_loss_coef as
-// a factor. The vector of all layers has the terms that are added to the tokens' losses.
+// Has each expert's term of the balancing loss. A layer's vector has it without the factor
+// router_aux_loss_coef. The vector of all layers has the terms that are added to tokens' losses.
 inline constexpr const char *kRouterBalance = "run.router.balance";
 
 // Returns "attention_grad" for "AttentionGrad", and "muon_ns_dtype" for "muonNsDType".

@@ -15,7 +15,7 @@ namespace lmc::plan {
 // Upper limits of a GPU kernel's launch. No device of the target can exceed them.
 struct GridLimits {
   std::array<uint32_t, 3> blocks;   // maximum number of thread blocks in x, y and z
-  uint32_t threads, threadMultiple; // maximum threads of a block, and a divisor of their number
+  uint32_t threads, threadMultiple; // per block: at most `threads`, a multiple of `threadMultiple`
   uint32_t registers, stackBytes;   // maxima per thread
   uint32_t sharedBytes;             // maximum dynamic shared memory of a thread block
 };

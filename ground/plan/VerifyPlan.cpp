@@ -437,8 +437,8 @@ private:
   // Checks commands that run while a collective may run. They must not access bytes that the
   // collective writes, or write bytes that it reads.
   Result<void> streams(const plan::Function &function) {
-    // Describes a time: if element s is n, all collectives of stream s among the function's first
-    // n commands have ended. endedWith[c] describes the time at which collective c ends.
+    // A vector clock with one element per stream: if element s is n, all collectives of stream s
+    // whose command index is below n have ended. endedWith[c] is the clock when collective c ends.
     using Ended = std::array<uint32_t, kStreams>;
     std::map<uint32_t, Ended> endedWith;
     Ended latest{};                // each stream's last collective: its number + 1, or 0 if none

@@ -38,7 +38,7 @@ const Setting *SettingTable::find(std::string_view key) const {
   return entry == entries.end() ? nullptr : &*entry;
 }
 
-// Pairs of a key of data files and the list of tables that can replace it.
+// Each pair has a key that lists data files, and the list of tables that can replace this key.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kKeyOrTables = {
     {{"data.train", "data.source"}, {"data.validation", "validation"}}};
 

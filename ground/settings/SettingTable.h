@@ -64,8 +64,8 @@ public:
   const Setting *find(std::string_view key) const;
 
   // Returns the names of a list's tables, in order: "web" of "data.source.web.paths" for the list
-  // "data.source". Returns none if the key that replaces the list was given later (--set is later
-  // than the file): data.train for [[data.source]], and data.validation for [[validation]].
+  // "data.source". Returns none if the tables are replaced by a key that was given later (--set is
+  // later than the file): [[data.source]] by data.train, or [[validation]] by data.validation.
   std::vector<std::string> tablesOf(std::string_view list) const;
   // Returns the files of data.train or data.validation; none if its list of tables was given later.
   std::vector<std::string> files(std::string_view key) const;
@@ -73,7 +73,7 @@ public:
   Result<double> number(std::string_view key) const;
 
 private:
-  // Returns the latest of the origins of settings in the list's tables; Default if there are none.
+  // Returns the latest (greatest) origin of the settings in a list's tables; Default if none exist.
   SettingOrigin originOfTables(std::string_view list) const;
 
   std::vector<Setting> entries;

@@ -74,7 +74,7 @@ void endBy(int signal) {
   setAction(signal, SIG_DFL);
   unblock(signal);
   (void)::kill(::getpid(), signal);
-  ::_exit(128 + signal); // signals of its own do not end the first process of a container
+  ::_exit(128 + signal); // a container's first process survives signals that it sends to itself
 }
 
 void take(int signal) {

@@ -47,10 +47,10 @@ sigset_t signalMaskAtStart();
 void restoreSignals();
 
 // Calls blockSignals(). Starts a thread that receives the blocked signals, unless it runs already.
-// SIGQUIT ends the program. A signal of kStopSignals ends the program if no StopSignals object
-// exists and the signal was not ignored when the program started. A StopSignals object also
-// receives signals that were ignored then, except SIGHUP (nohup). During a run, a second SIGINT
-// ends the program at once.
+// SIGQUIT ends the program, unless the program started with SIGQUIT ignored. If no StopSignals
+// object exists, the same holds for each signal of kStopSignals. If one exists, a signal of
+// kStopSignals requests a stop, even if the program started with this signal ignored; only an
+// ignored SIGHUP (nohup) has no effect. A second SIGINT then ends the program at once.
 void startSignalThread();
 
 // After a signal of kStopSignals, requested() is true for all objects that existed at that time. A

@@ -233,7 +233,7 @@ private:
 
   Json schema;
   std::vector<std::string> required;
-  Json conditions = Json::array();    // these require keys with an alias or of some families only
+  Json conditions = Json::array();    // require keys with an alias or not required in all families
   Json dependencies = Json::object(); // these forbid a table to have both a key and its alias
 };
 
