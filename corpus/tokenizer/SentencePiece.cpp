@@ -535,7 +535,7 @@ SentencePiece::encoders(size_t count, SpecialTokens mode, std::span<const uint32
   if (mode == SpecialTokens::Parse)
     return Error{"a model of SentencePiece does not parse special tokens in a text; use "
                  "--special-tokens=text"};
-  // Makes border pieces control pieces, because no text is encoded as a control piece.
+  // Makes the pieces in `borders` control pieces, so that no text is encoded as one of them.
   SentencePieceModel changed;
   for (uint32_t id : borders) {
     if (id >= model.pieces.size() ||

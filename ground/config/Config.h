@@ -190,8 +190,8 @@ struct PhaseConfig {
   int64_t sequenceLength = 0, batchSize = 0, microBatchSize = 0;
   std::vector<std::string> sources; // "NAME" or "NAME=WEIGHT"; empty: every source with its weight
   std::string lrStyle = "continue"; // as [lr_schedule].style; "continue": [lr_schedule] applies
-  double lr = 0, minLr = 0;         // peak and last learning rate of the phase's own style
-  int64_t warmupIters = 0;          // warm-up steps of the phase's own style
+  double lr = 0, minLr = 0;         // peak and last learning rate, unless lrStyle is "continue"
+  int64_t warmupIters = 0;          // warm-up steps, unless lrStyle is "continue"
 };
 
 // A table [[validation]].

@@ -713,17 +713,18 @@ LogicalResult AliasingChecker::checkStreams(const Command &command) {
   // `ended` says which collectives have ended when `command` starts. If `command` is async, these
   // are the earlier ones along its axis, those whose results it reads, and all that ended before
   // the start of one of these. If `command` is a collective that is not async, all earlier ones
-  // along `replicate` and `shard` have ended.
+  // have ended.
   PerAxis ended{};
   const bool isAsync = plan_ir::isAsync(command.op);
-  if (plan_ir::isCollective(command.op))
-    ended = isAsync ? endedWithLast[plan_ir::axisOf(command.op)]
-                    : PerAxis{command.index, command.index};
-  if (isAsync)
+  if (isAsync) {
+    ended = endedWithLast[plan_ir::axisOf(command.op)];
     for (const Command &other : started)
       if (llvm::is_contained(command.reads, other.writes.front()))
         for (auto [mine, its] : llvm::zip(ended, endedWith[other.writes.front()]))
           mine = std::max(mine, its);
+  } else if (plan_ir::isCollective(command.op)) {
+    ended.fill(command.index);
+  }
   for (const Command &other : started) {
     if (other.index < ended[plan_ir::axisOf(other.op)])
       continue;

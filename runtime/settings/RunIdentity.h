@@ -36,8 +36,8 @@ std::vector<std::string> repeatedOverrides(const RunIdentity &before, const plan
 // setting, as after an update of lmc, it differs only if its value is not the default.
 std::vector<SettingChange> compareSettings(const RunIdentity &before, const RunIdentity &now);
 
-// Returns how the data differs, as changes of the settings that name token files. Compares the
-// order and the contents of the files, but not their paths.
+// Compares the token files of two identities by order and contents, but not by path. Returns a
+// change for each setting that names token files, if its files differ.
 std::vector<SettingChange> compareData(const RunIdentity &before, const RunIdentity &now);
 
 // Returns true if one of the changes alters the order of the training data.

@@ -46,7 +46,7 @@ struct StepSeries {
     double value = 0;
   };
   std::optional<double> latest;   // absent if the latest line has no value
-  std::optional<Highest> highest; // maximum of all lines; of equal values, the first
+  std::optional<Highest> highest; // maximum of all lines; the first if several equal it
   // The highest value of each group of lines; absent if no line of the group has a value.
   std::vector<std::optional<double>> groups;
 

@@ -389,3 +389,43 @@ module @tensors {
     return
   }
 }
+
+// -----
+
+// A collective that is not async starts after all earlier ones, along every axis, have ended.
+
+dist.mesh @ranks(replicate = 1, shard = 2, experts = 2)
+plan.arena @state bytes 1024 alignment 64 lower_bound 1024
+plan.arena @workspace bytes 0 alignment 64 lower_bound 0
+plan.variable @x at @state[0] : tensor<64xf32> input init none
+plan.variable @z at @state[512] : tensor<128xf32> input init none
+
+// CHECK-LABEL: plan.function @after_experts peak 0
+plan.function @after_experts peak 0 {
+  %x = plan.variable_ref @x : !plan.slice<tensor<64xf32>>
+  %z = plan.variable_ref @z : !plan.slice<tensor<128xf32>>
+  plan.all_gather {async, axis = 2 : i32, mesh = @ranks} (
+    x %x : tensor<64xf32>
+    d %z : tensor<128xf32>
+  )
+  plan.all_reduce {accumulate, axis = 1 : i32, mesh = @ranks} (
+    d %x : tensor<64xf32>
+  )
+  plan.wait {accumulate} (
+    d %z : tensor<128xf32>
+  )
+}
+module @tensors {
+  dist.mesh @ranks(replicate = 1, shard = 2, experts = 2)
+  lm.variable @x input : tensor<64xf32> init none
+  lm.variable @z input : tensor<128xf32> init none
+  func.func @after_experts() {
+    %x = lm.load @x : tensor<64xf32>
+    %s = dist.all_gather %x over @ranks expert : (tensor<64xf32>) -> tensor<128xf32> {async}
+    %r = dist.all_reduce %x over @ranks shard : (tensor<64xf32>) -> tensor<64xf32>
+    %z = dist.wait %s of %x : (tensor<128xf32>, tensor<64xf32>) -> tensor<128xf32>
+    lm.store %r, @x : tensor<64xf32>
+    lm.store %z, @z : tensor<128xf32>
+    return
+  }
+}

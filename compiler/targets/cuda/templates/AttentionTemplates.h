@@ -65,7 +65,7 @@ GlobalBytes bytesOf(AttentionPart part, const AttentionShape &shape);
 enum class AttentionLimits {
   None,
   Whole,  // documents, a last tile that is not full, heads with fewer columns than a tile
-  Causal, // the same, and a window
+  Causal, // the shapes of Whole, and a sliding window
 };
 
 // A variant of a tensor core kernel: its tile sizes and resources.
