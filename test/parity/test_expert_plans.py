@@ -23,7 +23,7 @@ def test_drawn_budgets_of_olmoe_are_kept_and_more_memory_is_not_slower(programs,
     assert done.code == 3
     smallest = int(done.stderr.split("the smallest budget that works is ")[1].split()[0])
     draw = random.Random(5)
-    budgets = sorted([smallest, 80 * GB, *(draw.randrange(smallest, 80 * GB) for _ in range(draw_count(3)))])
+    budgets = sorted([smallest, 80 * GB, *(draw.randrange(smallest, 80 * GB) for _ in range(draw_count(5)))])
     assert explain(programs, toml, smallest - 1) is None
     best = 0.0
     for budget in budgets:

@@ -23,7 +23,7 @@ from jobs import Job
 from programs import INTERRUPTED, checkpoint_digest, checkpoints, end_all, until
 from reference import Model, Optimizer
 
-STOPS = draw_count(32)
+STOPS = draw_count(40)
 IS_LONG = draw_count(2) > 2  # in `./dev test long`
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGUSR2, signal.SIGXCPU,
            signal.SIGALRM]
