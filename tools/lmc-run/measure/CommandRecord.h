@@ -48,7 +48,7 @@ public:
   static std::unique_ptr<CommandRecord> toWrite(const PlanFile &plan, const std::string &device,
                                                 const std::string &path);
   // Makes a record that compares a run with the file `path`. `tolerance` is the maximum relative
-  // difference; 0: 1e-9 for a plan that computes in f64, 1e-4 in f32, 5e-2 in bf16 or f16. If `json`
+  // difference; 0: 1e-9 for a plan that computes in f64, 1e-4 in f32, 5e-2 in bf16, f16. If `json`
   // is given, each command's line, with `difference` and `ok`, is printed there at once. Error: the
   // file is not a record of this plan.
   static Result<std::unique_ptr<CommandRecord>>
