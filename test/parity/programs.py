@@ -38,7 +38,7 @@ class Finished:
     stdout: str
     stderr: str
     seconds: float
-    peak_bytes: int  # largest resident set
+    peak_bytes: int  # the largest resident set, where it was asked for
 
     def ok(self) -> "Finished":
         assert self.code == SUCCESS, f"{self.command}\nexit code {self.code}\n{self.stderr}"
@@ -93,7 +93,7 @@ class Programs:
         options = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **options}
         return subprocess.Popen(self.command(name, *args), **options)
 
-    def run(self, name: str, *args: object, cwd: Path | None = None) -> Finished:
+    def run(self, name: str, *args: object, cwd: Path | None = None, measure_memory: bool = False) -> Finished:
         command = self.command(name, *args)
         began = time.monotonic()
         process = subprocess.Popen(
@@ -108,8 +108,9 @@ class Programs:
             while not done.wait(0.005):
                 peak = max(peak, peak_resident_bytes(process.pid))
 
-        watcher = threading.Thread(target=watch)
-        watcher.start()
+        watcher = threading.Thread(target=watch) if measure_memory else None
+        if watcher:
+            watcher.start()
         try:
             stdout, stderr = process.communicate(timeout=SECONDS_LIMIT)
         except subprocess.TimeoutExpired:
@@ -118,7 +119,8 @@ class Programs:
             raise
         finally:
             done.set()
-            watcher.join()
+            if watcher:
+                watcher.join()
         seconds = time.monotonic() - began
         return Finished(" ".join(command), process.returncode, stdout, stderr, seconds, peak)
 

@@ -217,7 +217,8 @@ def test_parquet_is_read_in_bounded_memory(programs, tmp_path):
     for rows in 2000, 6000:  # 40 and 120 MB of text, each in one row group
         path = write_parquet(tmp_path / "a.parquet", [row + str(i) for i in range(rows)], use_dictionary=False)
         assert pq.ParquetFile(path).metadata.num_row_groups == 1
-        peaks.append(programs.run("lmc-data", "pack", path, "-o", tmp_path / "out.bin").ok().peak_bytes)
+        peaks.append(programs.run("lmc-data", "pack", path, "-o", tmp_path / "out.bin",
+                                  measure_memory=True).ok().peak_bytes)
     assert peaks[1] < peaks[0] + 30e6, peaks
 
 

@@ -27,7 +27,7 @@ def test_llama1b_compiles_small(programs, root, tmp_path):
     plan = tmp_path / "llama1b.plan"
     finished = programs.run(
         "lmc", "compile", root / "models/configs/llama1b.toml", "-o", plan,
-        "--set", "target.device=cpu",
+        "--set", "target.device=cpu", measure_memory=True,
     ).ok()
     explained = programs.run("lmc", "explain", plan, "--json").ok().stdout
     print(f"{finished.peak_bytes / 2**30:.2f} GiB resident, "

@@ -80,23 +80,36 @@ char *Memory::refuse(const std::string &why) {
   return nullptr;
 }
 
-bool Memory::races(Cell &cell, Kind kind, uint32_t block) {
-  bool otherWriter = cell.writer && cell.writer != block;
-  if (kind == Kind::Load) {
-    if (!cell.reader)
+template <Memory::Kind kind> bool Memory::races(const Cell &cell, uint32_t block) {
+  const bool otherWriter = cell.writer && cell.writer != block;
+  if (kind == Kind::Load)
+    return otherWriter;
+  const bool otherReader =
+      (cell.reader && cell.reader != block) || (cell.otherReader && cell.otherReader != block);
+  if (kind == Kind::Atomic && (!cell.writer || cell.writer == kAtomic))
+    return otherReader;
+  return otherWriter || otherReader;
+}
+
+template <Memory::Kind kind>
+uint64_t Memory::touch(Buffer &buffer, uint64_t from, uint64_t to, uint32_t block) {
+  const bool mustBeWritten =
+      kind == Kind::Load && buffer.access == Access::Write && !buffer.overlaps;
+  Cell *const all = cells.data() + buffer.firstCell;
+  for (uint64_t i = from; i < to; ++i) {
+    Cell &cell = all[i];
+    if (races<kind>(cell, block) || (mustBeWritten && !cell.writer))
+      return i;
+    if (kind != Kind::Load)
+      cell.writer =
+          kind == Kind::Atomic && (!cell.writer || cell.writer == kAtomic) ? kAtomic : block;
+    else if (!cell.reader)
       cell.reader = block;
     else if (cell.reader != block)
       cell.otherReader = block;
-    return otherWriter;
+    buffer.touched[i] |= kind == Kind::Load ? 1 : kind == Kind::Store ? 2 : 3;
   }
-  bool otherReader = (cell.reader && cell.reader != block) ||
-                     (cell.otherReader && cell.otherReader != block);
-  if (kind == Kind::Atomic && (!cell.writer || cell.writer == kAtomic)) {
-    cell.writer = kAtomic;
-    return otherReader;
-  }
-  cell.writer = block;
-  return otherWriter || otherReader;
+  return to;
 }
 
 std::string Memory::raceText(const Cell &cell, Kind kind, uint32_t block) const {
@@ -129,14 +142,16 @@ char *Memory::resolve(const void *pointer, int bytes, Kind kind, const Asker &as
     return refuse("misaligned: " + what());
   if (kind != Kind::Load && b.access == Access::Read)
     return refuse("a store to an input: " + what());
-  const uint8_t touch = kind == Kind::Load ? 1 : kind == Kind::Store ? 2 : 3;
-  for (uint64_t i = offset; i < uint64_t(offset) + bytes; ++i) {
-    Cell &cell = cells[b.firstCell + i];
-    if (const Cell before = cell; races(cell, kind, asker.block + 1))
-      return refuse(raceText(before, kind, asker.block + 1) + "; " + what());
-    if (kind == Kind::Load && b.access == Access::Write && !b.overlaps && !cell.writer)
+  const uint64_t from = uint64_t(offset), to = from + bytes;
+  const uint32_t block = asker.block + 1;
+  const uint64_t wrong = kind == Kind::Load    ? touch<Kind::Load>(b, from, to, block)
+                         : kind == Kind::Store ? touch<Kind::Store>(b, from, to, block)
+                                               : touch<Kind::Atomic>(b, from, to, block);
+  if (wrong < to) {
+    const Cell &cell = cells[b.firstCell + wrong];
+    if (kind == Kind::Load && !races<Kind::Load>(cell, block))
       return refuse("a result is read before it is written: " + what());
-    b.touched[i] |= touch;
+    return refuse(raceText(cell, kind, block) + "; " + what());
   }
   char *real = static_cast<char *>(b.data) + offset;
   if (count)

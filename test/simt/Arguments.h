@@ -98,7 +98,11 @@ private:
   void placeCells();
   char *refuse(const std::string &why);
   std::string describe(size_t argument, uint64_t address, int bytes, Kind kind) const;
-  bool races(Cell &cell, Kind kind, uint32_t block);
+  // Is an access by `block` (its number + 1) a race with those that `cell` knows?
+  template <Kind kind> static bool races(const Cell &cell, uint32_t block);
+  // Notes an access to bytes of an argument. Returns the first byte that may not be accessed so, or
+  // `to`.
+  template <Kind kind> uint64_t touch(Buffer &buffer, uint64_t from, uint64_t to, uint32_t block);
   std::string raceText(const Cell &cell, Kind kind, uint32_t block) const;
 
   std::vector<Buffer> buffers;

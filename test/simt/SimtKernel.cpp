@@ -2,11 +2,16 @@
 #include "ground/support/File.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <xxhash.h>
 
 #include <atomic>
 #include <cstdio>
 #include <dlfcn.h>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <sstream>
 #include <thread>
 #include <unistd.h>
 
@@ -24,17 +29,6 @@ const char *const kFlags =
 #endif
     ;
 
-// Returns the text of a kernel, followed by the symbols that the executor looks up. The lines of
-// the kernel keep their numbers.
-std::string hostText(const Source &source) {
-  return source.text + fmt::format("\nextern \"C\" {{\n"
-                                   "lmc::simt::Machine *lmcMachine;\n"
-                                   "extern const int lmcKernelParameters = lmcParameters({0});\n"
-                                   "void lmcKernelEntry(void *const *args) {{ lmcCall({0}, args); }}\n"
-                                   "}}\n",
-                                   source.name);
-}
-
 std::string contentsOf(const std::string &folder) {
   std::string all;
   if (auto names = listFolder(folder))
@@ -44,11 +38,18 @@ std::string contentsOf(const std::string &folder) {
   return all;
 }
 
+// What follows the text of a kernel: the symbols that the executor looks up, and the end of the
+// kernel's namespace. {0} is the hash of the kernel's object, and {1} is the kernel's name.
+const char *const kSymbols = "extern \"C\" {{\n"
+                             "extern const int lmcParameters_{0} = lmcParameters({1});\n"
+                             "void lmcEntry_{0}(void *const *args) {{ lmcCall({1}, args); }}\n"
+                             "}}\n}}\n";
+
 // Returns a hash of everything except the kernel's text that an object depends on: headers,
 // compiler flags, the compiler.
 const std::string &commonHash() {
   static const std::string hash = [] {
-    std::string all = kFlags;
+    std::string all = std::string(kFlags) + kSymbols;
     all += LMC_SIMT_COMPILER " " LMC_SIMT_COMPILER_VERSION;
     for (const char *folder : {LMC_SOURCE_DIR "/test/simt/shim", LMC_SOURCE_DIR "/test/simt/shim/lmc",
                                LMC_SOURCE_DIR "/compiler/targets/cuda/device"})
@@ -58,26 +59,67 @@ const std::string &commonHash() {
   return hash;
 }
 
-std::string objectPath(const std::string &text) {
-  const std::string all = commonHash() + text;
-  XXH128_hash_t hash = XXH3_128bits(all.data(), all.size());
-  return fmt::format(LMC_SIMT_FOLDER "/{:016x}{:016x}.so", hash.high64, hash.low64);
+// A kernel, and the object to which it is compiled.
+struct Unit {
+  const Source *source;
+  std::string hash;     // of everything that the object depends on
+  std::string messages; // of the compiler, if it failed
+
+  explicit Unit(const Source &kernel) : source(&kernel) {
+    const std::string all = commonHash() + kernel.name + "\n" + kernel.text;
+    XXH128_hash_t sum = XXH3_128bits(all.data(), all.size());
+    hash = fmt::format("{:016x}{:016x}", sum.high64, sum.low64);
+  }
+  std::string path(const char *ending) const {
+    return fmt::format(LMC_SIMT_FOLDER "/{}.{}", hash, ending);
+  }
+};
+
+// Returns a C++ file with the kernels, each in a namespace of its own and followed by the two
+// symbols that the executor looks up. The kernels' headers come first. A line of a kernel has the
+// number that it has in the kernel's own text.
+std::string hostText(std::span<Unit> units) {
+  std::set<std::string> headers;
+  std::string kernels;
+  for (const Unit &unit : units) {
+    kernels += fmt::format("namespace kernel_{} {{\n#line 1 \"{}\"\n", unit.hash, unit.path("cu"));
+    std::istringstream lines(unit.source->text);
+    for (std::string line; std::getline(lines, line); kernels += '\n') {
+      // Two kernels of one name may be in one file, and so their functions are of C++.
+      const std::string_view external = "extern \"C\" __global__";
+      if (line.starts_with("#include"))
+        headers.insert(line);
+      else if (line.starts_with(external))
+        kernels += line.substr(external.find("__global__"));
+      else
+        kernels += line;
+    }
+    kernels += fmt::format(fmt::runtime(kSymbols), unit.hash, unit.source->name);
+  }
+  return fmt::format("{}\nextern \"C\" {{\nlmc::simt::Machine *lmcMachine;\n}}\n{}",
+                     fmt::join(headers, "\n"), kernels);
 }
 
-// Compiles `text` to the file `object`. Returns "" or the compiler's messages. Files are written
-// under unique names and then renamed, because another process may build the same object at the
-// same time.
-std::string buildObject(const std::string &text, const std::string &object) {
-  const std::string source = object.substr(0, object.size() - 3) + ".cu";
-  const std::string mine = fmt::format("{}.{}.{}", object, getpid(),
+// Compiles the kernels to one object, which gets the names of the objects of all of them. Returns
+// "" or the compiler's messages. Files are written under unique names and then renamed, because
+// another process may build the same object at the same time.
+std::string buildObject(std::span<Unit> units) {
+  const std::string mine = fmt::format("{}.{}.{}", units.front().path("so"), getpid(),
                                        std::hash<std::thread::id>()(std::this_thread::get_id()));
-  if (auto written = writeTextFile(mine + ".cu", text); !written)
-    return written.error().message;
-  std::rename((mine + ".cu").c_str(), source.c_str());
-  const std::string command =
-      fmt::format("{} {} -include CudaOnHost.h -I {} -I {}/include -x c++ {} -o {} 2>&1",
-                  LMC_SIMT_COMPILER, kFlags, LMC_SOURCE_DIR "/test/simt/shim", LMC_SIMT_FOLDER,
-                  source, mine);
+  auto put = [&](const std::string &text, const std::string &path) -> std::string {
+    if (auto written = writeTextFile(mine + ".text", text); !written)
+      return written.error().message;
+    std::rename((mine + ".text").c_str(), path.c_str());
+    return "";
+  };
+  for (const Unit &unit : units)
+    if (std::string failure = put(unit.source->text, unit.path("cu")); !failure.empty())
+      return failure;
+  if (std::string failure = put(hostText(units), mine + ".cu"); !failure.empty())
+    return failure;
+  const std::string command = fmt::format(
+      "{} {} -include CudaOnHost.h -I {} -I {}/include -x c++ {}.cu -o {} 2>&1", LMC_SIMT_COMPILER,
+      kFlags, LMC_SOURCE_DIR "/test/simt/shim", LMC_SIMT_FOLDER, mine, mine);
   FILE *pipe = popen(command.c_str(), "r");
   if (!pipe)
     return "cannot start " LMC_SIMT_COMPILER;
@@ -85,22 +127,43 @@ std::string buildObject(const std::string &text, const std::string &object) {
   char buffer[4096];
   while (size_t read = fread(buffer, 1, sizeof(buffer), pipe))
     messages.append(buffer, read);
-  if (pclose(pipe) != 0)
+  const bool failed = pclose(pipe) != 0;
+  std::filesystem::remove(mine + ".cu");
+  if (failed)
     return messages.empty() ? "the compiler failed" : messages;
-  std::rename(mine.c_str(), object.c_str());
+  for (const Unit &unit : units) {
+    std::filesystem::create_hard_link(mine, mine + ".name");
+    std::filesystem::rename(mine + ".name", unit.path("so"));
+  }
+  std::filesystem::remove(mine);
   return "";
 }
 
-Result<Kernel> loadObject(const Source &source, const std::string &object) {
-  void *library = dlopen(object.c_str(), RTLD_NOW | RTLD_LOCAL);
+// Compiles the kernels together, because the compiler reads their headers anew for each file. If
+// that fails, it compiles each alone, so that messages are of the kernel that has the mistake.
+void build(std::span<Unit> units) {
+  std::string messages = buildObject(units);
+  if (units.size() == 1)
+    units.front().messages = messages;
+  else if (!messages.empty())
+    for (Unit &unit : units)
+      unit.messages = buildObject(std::span(&unit, 1));
+}
+
+Result<Kernel> load(const Unit &unit) {
+  const Source &source = *unit.source;
+  if (!unit.messages.empty())
+    return userError("{}: {}", source.name, unit.messages);
+  void *library = dlopen(unit.path("so").c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library)
     return userError("{}: {}", source.name, dlerror());
   *static_cast<Machine **>(dlsym(library, "lmcMachine")) = machine();
   Kernel kernel;
   kernel.name = source.name;
-  kernel.parameters = *static_cast<const int *>(dlsym(library, "lmcKernelParameters"));
+  kernel.parameters =
+      *static_cast<const int *>(dlsym(library, ("lmcParameters_" + unit.hash).c_str()));
   kernel.launch.entry =
-      reinterpret_cast<void (*)(void *const *)>(dlsym(library, "lmcKernelEntry"));
+      reinterpret_cast<void (*)(void *const *)>(dlsym(library, ("lmcEntry_" + unit.hash).c_str()));
   kernel.launch.grid = source.grid;
   kernel.launch.threads = source.threads;
   kernel.launch.sharedBytes = source.sharedBytes;
@@ -139,29 +202,32 @@ std::string difference(const std::vector<std::string> &a, const std::vector<std:
 } // namespace
 
 std::vector<Result<Kernel>> compile(std::span<const Source> sources) {
-  std::vector<std::string> texts, objects, messages(sources.size());
-  for (const Source &source : sources) {
-    texts.push_back(hostText(source));
-    objects.push_back(objectPath(texts.back()));
-  }
+  std::vector<Unit> all(sources.begin(), sources.end()), missing;
+  std::set<std::string> seen;
+  for (const Unit &unit : all)
+    if (!exists(unit.path("so")) && seen.insert(unit.hash).second)
+      missing.push_back(unit);
+  const size_t processors = std::max(1u, std::thread::hardware_concurrency());
+  // More than eight kernels in a file save little, and leave processors without work at the end.
+  const size_t each = std::clamp<size_t>((missing.size() + processors - 1) / processors, 1, 8);
   std::atomic<size_t> next = 0;
   auto work = [&] {
-    for (size_t i; (i = next++) < sources.size();)
-      if (!exists(objects[i]))
-        messages[i] = buildObject(texts[i], objects[i]);
+    for (size_t from; (from = each * next++) < missing.size();)
+      build(std::span(missing).subspan(from, std::min(each, missing.size() - from)));
   };
-  std::vector<std::thread> workers(
-      std::min<size_t>(sources.size(), std::thread::hardware_concurrency()));
-  for (std::thread &worker : workers)
-    worker = std::thread(work);
-  for (std::thread &worker : workers)
-    worker.join();
+  {
+    std::vector<std::jthread> workers(std::min(missing.size(), processors));
+    for (std::jthread &worker : workers)
+      worker = std::jthread(work);
+  }
+  std::map<std::string, std::string> messages;
+  for (Unit &unit : missing)
+    messages[unit.hash] = unit.messages;
   std::vector<Result<Kernel>> kernels;
-  for (size_t i = 0; i < sources.size(); ++i)
-    if (messages[i].empty())
-      kernels.push_back(loadObject(sources[i], objects[i]));
-    else
-      kernels.push_back(userError("{}: {}", sources[i].name, messages[i]));
+  for (Unit &unit : all) {
+    unit.messages = messages[unit.hash];
+    kernels.push_back(load(unit));
+  }
   return kernels;
 }
 

@@ -26,7 +26,7 @@ struct Kernel {
   Launch launch;
 };
 
-// Compiles the kernels that are not in the build tree yet, as many at a time as there are
+// Compiles the kernels that are not in the build tree yet, up to eight in one file, on all
 // processors. Errors: the compiler's messages.
 std::vector<Result<Kernel>> compile(std::span<const Source> sources);
 Result<Kernel> compile(const Source &source);

@@ -20,13 +20,55 @@ constexpr int64_t kAlignment = 256;
 
 using CpuEntry = void (*)(void *const *, int64_t, int64_t);
 
+template <typename T> double readAs(const char *place) {
+  T value;
+  std::memcpy(&value, place, sizeof(T));
+  return double(value);
+}
+
+template <typename T> void writeAs(char *place, double value) {
+  const T as = T(value);
+  std::memcpy(place, &as, sizeof(T));
+}
+
+// Of 16 bits, as `read` and `write` convert them.
+template <float read(uint16_t)> double readHalf(const char *place) {
+  uint16_t bits;
+  std::memcpy(&bits, place, sizeof(bits));
+  return read(bits);
+}
+
+template <uint16_t write(float)> void writeHalf(char *place, double value) {
+  const uint16_t bits = write(float(value));
+  std::memcpy(place, &bits, sizeof(bits));
+}
+
 } // namespace
 
 Buffer::Buffer(RankedTensorType type, int64_t rows, int64_t pitchElements)
-    : type(type), width(type.getElementTypeBitWidth() / 8), rows(std::max<int64_t>(rows, 1)),
-      pitch(pitchElements * width) {
-  const int64_t bytes = pitch ? this->rows * pitch : type.getNumElements() * width;
+    : type(type), elements(type.getNumElements()), width(type.getElementTypeBitWidth() / 8),
+      rows(std::max<int64_t>(rows, 1)), pitch(pitchElements * width) {
+  const int64_t bytes = pitch ? this->rows * pitch : elements * width;
   storage.assign(bytes + 2 * kAlignment, 0x5a);
+  auto use = [&](double (*reads)(const char *), void (*writes)(char *, double)) {
+    read = reads;
+    write = writes;
+  };
+  const Type t = elementType();
+  if (t.isBF16())
+    use(readHalf<fromBFloat16>, writeHalf<toBFloat16>);
+  else if (t.isF16())
+    use(readHalf<fromFloat16>, writeHalf<toFloat16>);
+  else if (t.isF32())
+    use(readAs<float>, writeAs<float>);
+  else if (t.isF64())
+    use(readAs<double>, writeAs<double>);
+  else if (t.isInteger(8))
+    use(readAs<int8_t>, writeAs<int8_t>);
+  else if (t.isInteger(32))
+    use(readAs<int32_t>, writeAs<int32_t>);
+  else
+    use(readAs<int64_t>, writeAs<int64_t>);
 }
 
 void *Buffer::data() const {
@@ -50,44 +92,6 @@ char *Buffer::address(int64_t element) const {
   const int64_t run = size() / rows;
   return static_cast<char *>(data()) +
          (pitch ? element / run * pitch + element % run * width : element * width);
-}
-
-double Buffer::at(int64_t element) const {
-  const char *p = address(element);
-  auto as = [&](auto value) {
-    std::memcpy(&value, p, sizeof(value));
-    return value;
-  };
-  Type t = elementType();
-  if (t.isBF16())
-    return fromBFloat16(as(uint16_t()));
-  if (t.isF16())
-    return fromFloat16(as(uint16_t()));
-  if (t.isF32())
-    return as(float());
-  if (t.isF64())
-    return as(double());
-  return t.isInteger(8) ? as(int8_t()) : t.isInteger(32) ? as(int32_t()) : double(as(int64_t()));
-}
-
-void Buffer::set(int64_t element, double value) {
-  char *p = address(element);
-  auto put = [&](auto as) { std::memcpy(p, &as, sizeof(as)); };
-  Type t = elementType();
-  if (t.isBF16())
-    put(toBFloat16(float(value)));
-  else if (t.isF16())
-    put(toFloat16(float(value)));
-  else if (t.isF32())
-    put(float(value));
-  else if (t.isF64())
-    put(value);
-  else if (t.isInteger(8))
-    put(int8_t(value));
-  else if (t.isInteger(32))
-    put(int32_t(value));
-  else
-    put(int64_t(value));
 }
 
 namespace {

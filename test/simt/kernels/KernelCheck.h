@@ -25,16 +25,20 @@ public:
 
   Argument argument(Access access) const;
   void *data() const;
-  int64_t size() const { return type.getNumElements(); }
-  double at(int64_t element) const; // in row-major order of the tensor
-  void set(int64_t element, double value);
+  int64_t size() const { return elements; }
+  // An element, in row-major order of the tensor.
+  double at(int64_t element) const { return read(address(element)); }
+  void set(int64_t element, double value) { write(address(element), value); }
   mlir::Type elementType() const { return type.getElementType(); }
 
 private:
   char *address(int64_t element) const;
 
   mlir::RankedTensorType type;
+  int64_t elements;
   int64_t width, rows, pitch; // bytes; runs; bytes, 0: dense
+  double (*read)(const char *place);
+  void (*write)(char *place, double value);
   std::vector<char> storage;
 };
 
