@@ -5,13 +5,16 @@
 #include <fmt/ranges.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <filesystem>
 #include <map>
 #include <set>
 #include <sstream>
+#include <sys/file.h>
 #include <thread>
 #include <unistd.h>
 
@@ -139,9 +142,31 @@ std::string buildObject(std::span<Unit> units) {
   return "";
 }
 
+// Holds a lock among processes: a file with this path, which remains.
+class FileLock {
+public:
+  explicit FileLock(const std::string &path)
+      : file(open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644)) {
+    if (file >= 0)
+      flock(file, LOCK_EX);
+  }
+  ~FileLock() {
+    if (file >= 0)
+      close(file);
+  }
+  FileLock(const FileLock &) = delete;
+
+private:
+  int file;
+};
+
 // Compiles the kernels together, because the compiler reads their headers anew for each file. If
 // that fails, it compiles each alone, so that messages are of the kernel that has the mistake.
+// Ranks that start together have the same kernels: one compiles them, and the others wait.
 void build(std::span<Unit> units) {
+  const FileLock lock(units.front().path("lock"));
+  if (std::ranges::all_of(units, [](const Unit &unit) { return exists(unit.path("so")); }))
+    return;
   std::string messages = buildObject(units);
   if (units.size() == 1)
     units.front().messages = messages;

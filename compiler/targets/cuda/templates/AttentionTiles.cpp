@@ -43,8 +43,7 @@
 #include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
-#include <functional>
-#include <queue>
+#include <map>
 
 namespace lmc::codegen {
 
@@ -181,17 +180,20 @@ static double clocksOfStep(const AttentionTile &tile, const CudaChip &chip, int6
 // Returns the time at which the last thread block ends. Blocks start in order: first `count` blocks
 // that take lengths[0], then `count` blocks of lengths[1], ... At most `places` run at a time.
 static double endOf(llvm::ArrayRef<double> lengths, int64_t count, int64_t places) {
-  std::priority_queue<double, std::vector<double>, std::greater<>> free;
+  // Places become free at few different times, because blocks of one length that start together end
+  // together.
+  std::map<double, int64_t> free = {{0.0, places}}; // time -> places
   double end = 0;
   for (double length : lengths)
-    for (int64_t i = 0; i < count; ++i) {
-      double start = 0;
-      if (int64_t(free.size()) == places) {
-        start = free.top();
-        free.pop();
-      }
-      free.push(start + length);
+    for (int64_t left = count; left > 0;) {
+      auto [start, taken] = *free.begin();
+      free.erase(free.begin());
+      if (taken > left)
+        free.emplace(start, taken - left);
+      taken = std::min(taken, left);
+      free[start + length] += taken;
       end = std::max(end, start + length);
+      left -= taken;
     }
   return end;
 }
