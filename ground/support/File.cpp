@@ -258,21 +258,22 @@ Result<void> syncFolder(const std::string &path) {
   return {};
 }
 
+Result<void> makeFolder(const std::string &path) {
+  struct stat status;
+  if (::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode))
+    return {};
+  if ((::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) || ::stat(path.c_str(), &status) != 0)
+    return systemError("create", path, errno);
+  if (!S_ISDIR(status.st_mode))
+    return systemError("create", path, ENOTDIR);
+  return syncFolder(parentOf(path));
+}
+
 Result<void> makeFolders(const std::string &path) {
-  std::filesystem::path whole = std::filesystem::path(path).lexically_normal();
   std::filesystem::path soFar;
-  for (const std::filesystem::path &part : whole) {
+  for (const std::filesystem::path &part : std::filesystem::path(path).lexically_normal()) {
     soFar /= part;
-    struct stat status;
-    if (::stat(soFar.c_str(), &status) == 0 && S_ISDIR(status.st_mode))
-      continue;
-    if (::mkdir(soFar.c_str(), 0777) != 0 && errno != EEXIST)
-      return systemError("create", soFar.string(), errno);
-    if (::stat(soFar.c_str(), &status) != 0)
-      return systemError("create", soFar.string(), errno);
-    if (!S_ISDIR(status.st_mode))
-      return systemError("create", path, ENOTDIR);
-    LMC_TRY(syncFolder(parentOf(soFar.string())));
+    LMC_TRY(makeFolder(soFar.string()));
   }
   return {};
 }

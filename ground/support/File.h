@@ -95,6 +95,9 @@ Result<void> replaceFile(const std::string &path, const std::string &text);
 // Syncs the entries of a folder: new names, renames and removals.
 Result<void> syncFolder(const std::string &path);
 
+// Creates and syncs a folder, if it is missing. Error: so is its parent.
+Result<void> makeFolder(const std::string &path);
+
 // Creates and syncs a folder and its missing parents.
 Result<void> makeFolders(const std::string &path);
 

@@ -206,7 +206,7 @@ Result<uint64_t> checkpointBytes(const std::vector<CheckpointFile> &files) {
 // Creates the folder `partial` in `folder`. Error: the disk has no room for the files.
 static Result<void> beginSave(const std::string &folder, const std::string &partial, uint64_t step,
                               const std::vector<CheckpointFile> &files) {
-  LMC_TRY(makeFolders(folder));
+  LMC_TRY(makeFolder(folder)); // and not the run's folder: another run may have taken its place
   LMC_TRY(removeInterrupted(folder));
   LMC_LET(needed, bytesNeeded(partial, files));
   LMC_LET(free, freeBytes(folder));

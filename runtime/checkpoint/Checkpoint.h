@@ -102,9 +102,10 @@ struct KeepRules {
 Result<void> removeInterrupted(const std::string &folder);
 
 // Saves a checkpoint. Then removes the older checkpoints that no rule of `keep` keeps; the new
-// checkpoint counts for keep.newest. First checks the free disk space. After an Error, all earlier
-// checkpoints are intact. If only the removal of an older checkpoint fails, `remark` of the rank at
-// position 0 gets the reason, and there is no Error. If `remark` is null, this failure is an Error.
+// checkpoint counts for keep.newest. First checks the free disk space, and that the run's folder is
+// still there: it is not made again. After an Error, all earlier checkpoints are intact. If only
+// the removal of an older checkpoint fails, `remark` of the rank at position 0 gets the reason, and
+// there is no Error. If `remark` is null, this failure is an Error.
 Result<void> saveCheckpoint(Communicator &group, const std::string &runDirectory,
                             const CheckpointState &state, const std::vector<CheckpointFile> &files,
                             const KeepRules &keep, std::string *remark = nullptr);

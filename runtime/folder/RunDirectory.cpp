@@ -351,12 +351,6 @@ Result<uint64_t> checkpointBytes(const PlanFile &plan) {
 
 Result<void> saveRun(const std::string &runDirectory, const StateSource &source,
                      const CheckpointState &state, const KeepRules &keep, std::string *remark) {
-  // If the user has moved the folder away, saveCheckpoint() would create a new one.
-  struct stat status {};
-  const bool isGone = ::stat(runDirectory.c_str(), &status) != 0 && errno == ENOENT;
-  LMC_TRY(allSucceed(source.group, isGone
-                                       ? Result<void>(systemError("save in", runDirectory, ENOENT))
-                                       : Result<void>()));
   return saveCheckpoint(source.group, runDirectory, state, checkpointFiles(source), keep, remark);
 }
 

@@ -125,7 +125,7 @@ StateSource stateOf(const PlanFile &plan, Device &device, World &world);
 // Returns the maximum number of bytes of a checkpoint on a disk. One rank may call it alone.
 Result<uint64_t> checkpointBytes(const PlanFile &plan);
 
-// Saves parameters and moments as saveCheckpoint() does. There is one more error: OUT is gone.
+// Saves parameters and moments as saveCheckpoint() does.
 Result<void> saveRun(const std::string &runDirectory, const StateSource &source,
                      const CheckpointState &state, const KeepRules &keep, std::string *remark);
 

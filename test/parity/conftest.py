@@ -1,4 +1,5 @@
 import os
+import zlib
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,14 @@ from programs import Programs
 torch.set_num_threads(1)
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def threads(request, monkeypatch) -> None:
+    """Programs take one thread in three of four tests, because these models are too small for more, and as many as
+    there are processors in the others. No result depends on it."""
+    if zlib.crc32(request.node.nodeid.encode()) % 4:
+        monkeypatch.setenv("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
 
 
 @pytest.fixture(scope="session")

@@ -271,10 +271,14 @@ MESHES = {
 }
 
 
+KINDS = ["f64", "padded", "f32", "bf16", "gpt2"]
+
+
 @pytest.mark.parametrize("owners", ["no", "yes"])
-@pytest.mark.parametrize("kind", ["f64", "padded", "f32", "bf16", "gpt2"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_ranks_train_what_one_rank_trains(programs, compiled, tmp_path, kind, owners):
-    """Whether all ranks orthogonalize all matrices, or each its own."""
+    """Whether all ranks orthogonalize all matrices, or each its own. Each kind of job is tried on each mesh with one of
+    the two, and so is each mesh with both."""
     job = {"f64": ODD, "padded": ODD, "f32": replace(ODD, compute_dtype="f32"),
            "bf16": replace(BF16, model=ODD.model, compute_dtype="f32"),
            "gpt2": replace(ODD, model=replace(GPT2.model, vocab_size=101, hidden_size=48, num_attention_heads=2))}[kind]
@@ -289,7 +293,9 @@ def test_ranks_train_what_one_rank_trains(programs, compiled, tmp_path, kind, ow
         return losses(out), load_file(checkpoints(out)[STEPS] / "model.safetensors")
 
     one = trained("one", 1)
-    for mesh, (ranks, options) in MESHES.items():
+    for number, (mesh, (ranks, options)) in enumerate(MESHES.items()):
+        if (number + KINDS.index(kind)) % 2 != (owners == "yes"):
+            continue
         many = trained(mesh, ranks, *padding, *options, "--set", f"distributed.strategy={mesh}",
                        "--set", f"training.micro_batch_size={8 // ranks}", "--set", f"optimizer.muon_owners={owners}")
         loss = max(abs(a - b) / b for a, b in zip(many[0], one[0], strict=True))

@@ -263,7 +263,7 @@ def kill_while_packing(programs, draw, unfinished, command):
     process = programs.start("lmc-data", *command, "--save-interval=0")
     while process.poll() is None and saved() < goal:
         time.sleep(0.002)
-    time.sleep(draw.random() * 0.02)
+    time.sleep(draw.random() * 0.005)
     process.kill()
     return process.wait() == -signal.SIGKILL
 
@@ -274,7 +274,7 @@ def kill_while_packing(programs, draw, unfinished, command):
 def test_a_pack_killed_at_drawn_moments_goes_on_as_if_it_was_not(programs, tmp_path, documents, tokenizer, threads, options):
     draw = random.Random(threads)
     (tmp_path / "in").mkdir()
-    named = {each.name: each for each in write_sources(tmp_path / "in", documents[:40])}
+    named = {each.name: each for each in write_sources(tmp_path / "in", documents[:100])}
     inputs = [named[name] for name in ("a.txt", "zstd.parquet", "a.jsonl.gz", "a.txt.zst", "a.jsonl")]
     options = ("--eod=32",) if options is None else (*options_of(tokenizer), "--threads", threads, *options)
 
@@ -299,6 +299,7 @@ def test_a_pack_killed_at_drawn_moments_goes_on_as_if_it_was_not(programs, tmp_p
 
 
 def test_what_a_killed_pack_has_left_is_used_only_for_the_same(programs, tmp_path, documents):
+    documents = documents * 10  # more than a fast disk takes before the kill
     source = write_jsonl(tmp_path / "a.jsonl", documents)
     out = tmp_path / "out.bin"
     command = ["pack", source, "-o", out]

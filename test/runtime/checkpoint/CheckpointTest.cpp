@@ -74,6 +74,7 @@ void flipByte(const std::string &path, size_t position) {
 TEST(Checkpoint, RoundTripIsBitForBit) {
   TestFolder run;
   EXPECT_EQ(latestStep(run / "new"), -1);
+  ASSERT_OK(makeFolder(run / "new"));
   ASSERT_OK(save(run / "new", 7, 0));
   EXPECT_EQ(latestStep(run / "new"), 7);
   auto state = readCheckpointState(run / "new/checkpoints/7", true);
@@ -268,6 +269,7 @@ TEST(Checkpoint, DamagedOnesAreMovedAsideAndKept) {
   for (uint64_t step : {1, 2})
     ASSERT_OK(save(run.path, step, 0));
   ASSERT_OK(removeTree(run / "checkpoints/2/state.json"));
+  ASSERT_OK(makeFolder(run / "other"));
   ASSERT_OK(save(run / "other", 2, 0));
   std::filesystem::rename(run / "other/checkpoints/2", run / "checkpoints/2.damaged");
   std::vector<DamagedCheckpoint> damaged;
@@ -538,6 +540,12 @@ TEST(Checkpoint, FailingFetchLeavesTheEarlierOne) {
   EXPECT_EQ(saved.error().message, "device lost"); // and no advice about the disk
   EXPECT_EQ(checkpointsOf(run.path), Names{"1"});
   EXPECT_EQ(latestStep(run.path), 1);
+}
+
+TEST(Checkpoint, AFolderThatWasMovedAwayIsNotMadeAgain) {
+  TestFolder parent;
+  EXPECT_ERROR(save(parent / "moved", 1, 1), "moved/checkpoints");
+  EXPECT_FALSE(exists(parent / "moved"));
 }
 
 TEST(Checkpoint, FileNamesStayInsideTheFolder) {

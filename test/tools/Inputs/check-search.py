@@ -143,15 +143,17 @@ def tables():
 
 
 def monotone():
-    """40 budgets, from that of whole layers that are recomputed to that of values that are kept though they are free to
-    compute again: each plan is within its budget, and none with more memory is slower."""
+    """40 budgets, or LMC_FUZZ times as many, from that of whole layers that are recomputed to that of values that are kept
+    though they are free to compute again: each plan is within its budget, and none with more memory is slower."""
+    count = max(2, int(float(os.environ.get("LMC_FUZZ", "1")) * 40))
+
     def job(budget):
         return explain("llama1b.toml", *ONE_H100, "--set=training.micro_batch_size=16", "--set=training.batch_size=16",
                        "--set=model.num_hidden_layers=4", "--set=memory.recompute=auto", f"--memory-budget={budget}")
 
     tight, free = job(1), job("200GiB")
     least, most = (report["memory"]["peak_bytes"] for report in (tight, free))
-    reports = [job(int(least + (most - least) * i / 39)) for i in range(40)]
+    reports = [job(int(least + (most - least) * i / (count - 1))) for i in range(count)]
     seconds = [report["cost"]["step_seconds"] for report in reports]
     for report in reports:
         assert report["memory"]["peak_bytes"] <= report["memory"]["budget_bytes"]
@@ -160,7 +162,7 @@ def monotone():
     taken = [free["recompute"]["options"][index]["name"] for index in free["recompute"]["layers"]]
     assert "keep1" in options and taken == ["keep1"] * 4, (options, taken)
     chunks = sorted({report["loss_chunk"]["tokens"] for report in reports})
-    print(f"40 budgets: {seconds[0] / seconds[-1]:.3f} times as fast with {most / least:.2f} times the memory, "
+    print(f"{count} budgets: {seconds[0] / seconds[-1]:.3f} times as fast with {most / least:.2f} times the memory, "
           f"chunks of {chunks[0]} to {chunks[-1]} tokens")
 
 
