@@ -240,9 +240,9 @@ private:
   template <typename Op> int64_t allRowsOf(const Op &op) const {
     return rowsOfExperts(op.rows(), op.experts());
   }
-  // Returns how many rows of a buffer with `rows` rows the `experts` experts of this rank use. The
-  // buffer has enough rows for the case that the tokens of all ranks choose only these experts. In
-  // balanced routing, these experts get only as many rows as this rank's tokens make choices.
+  // Returns how many rows of a buffer of `rows` rows hold data. The buffer has rows for the case
+  // that all tokens of all ranks choose only the `experts` experts of this rank. If the routing is
+  // balanced, these experts get fewer rows: one for each choice of each token of this rank.
   int64_t rowsOfExperts(uint64_t rows, uint64_t experts) const {
     const auto ranks = int64_t(plan.expert_ranks());
     if (ranks == 1 || routing != Routing::Balanced)
