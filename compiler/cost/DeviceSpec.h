@@ -93,7 +93,7 @@ struct DeviceSpec {
   // The maximum number of bytes of scratch memory for a matrix product on a GPU. The default is
   // NVIDIA's recommendation for Hopper (cuBLAS documentation, cublasSetWorkspace).
   uint64_t gemmWorkspaceBytes = uint64_t(32) << 20;
-  std::vector<AttentionModel> attention; // one or more models
+  std::vector<AttentionModel> attention; // one or more, each of a dtype and head size
   std::vector<SwigluRate> swiglu;        // may be empty
   LinkModel deviceLink, nodeLink;        // a bandwidth of 0 means that the link does not exist
 

@@ -79,7 +79,8 @@ static std::vector<Change> changesOf(const Config &smallest, RecomputeMode mode)
           llvm::formatv("distributed.strategy = \"{0}\"", strategyName(strategy))) =
           withRanks(smallest, own.nodes, own.devicesPerNode, strategy);
 
-  // Doubles the devices up to a factor of 32: first nodes with up to 8 devices, then more nodes.
+  // Doubles the number of devices, up to 32 times as many: first those of a node, up to 8 of them,
+  // and then the number of nodes.
   constexpr int64_t kLargestNode = 8, kMaxTimes = 32;
   auto spec = cost::deviceSpecOf(smallest.target, smallest.directory);
   if (!spec || own.strategy == NoShard)

@@ -368,8 +368,8 @@ std::vector<Setting> settingsOf(const KeyTable &keys, const Provenance &provenan
 void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &config) {
   ModelConfig &model = config.model;
   TrainingConfig &training = config.training;
-  // `keys` lists a key after the key from which its default derives. Only sequence_length stands
-  // after keys that derive from it: its value is final here, as its default derives from no key.
+  // `keys` lists a key after the key from which its default derives. The exception is
+  // sequence_length, whose default derives from no key, so that its value is known already.
   for (const Key &key : keys) {
     if (key.derived.key.empty() || provenance.given(key.path()))
       continue;

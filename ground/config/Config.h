@@ -246,7 +246,9 @@ struct GuardConfig {
   int64_t patience = 100;        // a loss that stays high for so many steps has diverged
   double spike = 6;              // loss or norm so many standard deviations above its mean is high
   double rise = 1;               // a loss so many nats above its lowest level is high
-  double plateau = 0.002;        // warns if 1/8 of the steps lowers mean loss by a smaller fraction
+  // Warns if the mean loss of an eighth of all steps is not lower by this fraction than that of the
+  // eighth before; 0: never.
+  double plateau = 0.002;
   double validation = 0.2;       // warns of a validation loss so many nats above the lowest; 0: off
   int64_t compareWeights = 1000; // steps between comparisons of all copies of a weight; 0: none
   double updateRatio = 0.1; // warns if L2 norm of update / L2 norm of weights is above it; 0: never

@@ -50,9 +50,9 @@ public:
     for (auto op : body.getOps<lm::AccumulateOp>())
       ++contributions[op.getVariable()];
 
-    // Maps each call of a backward half to those results that are the only contribution to their
-    // main gradient. A variant of the half adds them to the main gradients. The caller adds results
-    // of forward halves, because all micro-steps must call the same forward halves (LayerHalves.h).
+    // Maps each call of a backward half to those of its results that are all that their main
+    // gradients get. A variant of the half will add these itself. Forward halves have no variants,
+    // because all micro-steps must call the same ones (LayerHalves.h).
     llvm::MapVector<Operation *, llvm::SmallVector<lm::AccumulateOp>> calls;
     for (auto op : body.getOps<lm::AccumulateOp>())
       if (auto call = op.getValue().getDefiningOp<func::CallOp>();

@@ -139,7 +139,8 @@ CutPiece lmc::cut(const Piece &piece, const ByteRuns &by) {
     }
     return result;
   }
-  // If `place` and `by` are both dense, the grid has one row, which contains both of them.
+  // The rows that both are cut along. If neither has a pitch, there is one row, from the first byte
+  // to the last byte of both.
   int64_t low = std::min(place.offset, by.offset);
   Grid grid = by.rows > 1      ? Grid{by.offset, by.pitch}
               : place.rows > 1 ? Grid{place.offset, place.pitch}

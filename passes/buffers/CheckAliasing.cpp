@@ -531,8 +531,8 @@ static FailureOr<ByteRuns> runsOf(SliceOp slice, RankedTensorType whole) {
       llvm::is_contained(offsets, ShapedType::kDynamic) ||
       llvm::is_contained(sizes, ShapedType::kDynamic))
     return slice.emitError("is no slice with constant offsets and sizes, and strides of 1");
-  // `inner` becomes the last dimension that the slice does not cover completely, or 0. All byte
-  // runs have equal distances if the slice covers dimensions 1 to `inner` - 1 completely.
+  // `inner` becomes the last dimension that the slice does not cover completely, or 0. Of the
+  // dimensions before it, those of size 1 add no runs.
   int64_t inner = whole.getRank() - 1;
   int64_t stride = int64_t(whole.getElementTypeBitWidth()) / 8, offset = 0;
   for (; inner > 0 && sizes[size_t(inner)] == shape[size_t(inner)]; --inner)
@@ -544,10 +544,11 @@ static FailureOr<ByteRuns> runsOf(SliceOp slice, RankedTensorType whole) {
   for (int64_t dim = inner; dim-- > 0;) {
     stride *= shape[size_t(dim) + 1];
     offset += offsets[size_t(dim)] * stride;
-    if (dim + 1 == inner)
+    if (sizes[size_t(dim)] == 1)
+      continue;
+    if (rows == 1)
       pitch = stride;
-    else if (rows != 1 && sizes[size_t(dim) + 1] != shape[size_t(dim) + 1] &&
-             sizes[size_t(dim)] != 1)
+    else if (stride != rows * pitch)
       return slice.emitError("takes runs of bytes that are not equally spaced");
     rows *= sizes[size_t(dim)];
   }

@@ -178,13 +178,13 @@ def ExpandMuonPass : Pass<"dist-expand-muon", "::mlir::ModuleOp"> {
     %q, %u, %s = lm.muon_update %p, %w norm %norm lr %lr ...
     ```
     Matrices of one shape that lie next to each other are one stack of `lm.orthogonalize`.
-    Where the cost model finds that faster, those of several steps are copied to one stack.
+    Where the cost model finds it faster, the matrices of several `lm.muon` are copied to one stack.
 
     Where ranks divide the parameter, each has a piece of the direction. All gather it, and
     each keeps its rows (`lm.own_rows`) of what `lm.scale_matrices` makes. In between, either
     all orthogonalize the same matrices, or each its own and all gather the results:
     ```mlir
-    %stack = ...                                 // n matrices of one shape, of several steps
+    %stack = ...                                 // n matrices of one shape
     %own = lm.own_rows %stack of %rank           // n / ranks of them
     %o = lm.orthogonalize %own rows 64 eps %eps
     %all = dist.all_gather %o over @ranks shard
