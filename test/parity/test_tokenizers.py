@@ -214,6 +214,16 @@ def test_a_damaged_table_of_replacements_breaks_nothing(programs, tmp_path, text
         (tmp_path / "out.bin").unlink(missing_ok=True)
 
 
+@pytest.mark.parametrize("scheme", ["first", "always"])
+def test_a_character_that_the_table_deletes_is_still_the_first(programs, tmp_path, text, scheme):
+    """A space mark stands before what follows it, as in `tokenizers`."""
+    as_json = json.loads(known.xlm(text, 1000).to_str())
+    as_json["pre_tokenizer"] = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": scheme, "split": True}
+    tokenizer = Tokenizer.from_str(json.dumps(as_json))
+    documents = ["\x01the law", "\x01\x02the", "\x7f the", "the\x01 law", "\u200bthe", "the"]
+    assert_same(documents, pack(programs, tmp_path, tokenizer, documents), encoded(tokenizer, documents)[1])
+
+
 # With several batches of 4 MiB for each thread.
 def test_the_result_does_not_depend_on_threads(programs, tmp_path, text):
     (tmp_path / "bpe.json").write_text(known.gpt2(text, 2000).to_str())
