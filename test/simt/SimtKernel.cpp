@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 #include <sstream>
@@ -109,17 +110,13 @@ std::string hostText(std::span<Unit> units) {
 std::string buildObject(std::span<Unit> units) {
   const std::string mine = fmt::format("{}.{}.{}", units.front().path("so"), getpid(),
                                        std::hash<std::thread::id>()(std::this_thread::get_id()));
-  auto put = [&](const std::string &text, const std::string &path) -> std::string {
-    if (auto written = writeTextFile(mine + ".text", text); !written)
-      return written.error().message;
-    std::rename((mine + ".text").c_str(), path.c_str());
-    return "";
+  auto put = [&](const std::string &text, const std::string &path) {
+    std::ofstream(mine + ".text") << text;
+    std::filesystem::rename(mine + ".text", path);
   };
   for (const Unit &unit : units)
-    if (std::string failure = put(unit.source->text, unit.path("cu")); !failure.empty())
-      return failure;
-  if (std::string failure = put(hostText(units), mine + ".cu"); !failure.empty())
-    return failure;
+    put(unit.source->text, unit.path("cu"));
+  put(hostText(units), mine + ".cu");
   const std::string command = fmt::format(
       "{} {} -include CudaOnHost.h -I {} -I {}/include -x c++ {}.cu -o {} 2>&1", LMC_SIMT_COMPILER,
       kFlags, LMC_SOURCE_DIR "/test/simt/shim", LMC_SIMT_FOLDER, mine, mine);
