@@ -16,10 +16,18 @@
 
 namespace lmc::cost {
 
+// A CPU multiplies the numbers that codes of 8 bits stand for in bf16.
 static DataType dataType(plan::DType dtype) {
-  return dtype == plan::DType::F64    ? DataType::F64
-         : dtype == plan::DType::BF16 ? DataType::BF16
-                                      : DataType::F32;
+  switch (dtype) {
+  case plan::DType::F64:
+    return DataType::F64;
+  case plan::DType::BF16:
+  case plan::DType::F8E4M3:
+  case plan::DType::F8E5M2:
+    return DataType::BF16;
+  default:
+    return DataType::F32;
+  }
 }
 
 Group groupOf(const plan::Plan &plan, plan::Axis axis) {

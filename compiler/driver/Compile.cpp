@@ -165,6 +165,11 @@ LogicalResult Driver::plan() {
   if (!target)
     return emitError(loc()) << "target.device is \"" << config.target.device << "\"; "
                             << codegen::checkDeviceName(config.target.device).error().message;
+  if (config.training.fp8 != "none" && !target->multipliesEightBits())
+    return emitError(loc()) << "training.fp8 is \"" << config.training.fp8
+                            << "\", which a target.device of \"" << config.target.device
+                            << "\" does not compute yet; take \"none\", or the "
+                            << "device \"cpu\", to see what 8-bit floats do to the loss";
   if (spec && failed(requireLinks()))
     return failure();
   // This check precedes the phases, because they take long.

@@ -31,6 +31,8 @@ public:
     plan::GemmT body = *product(op.getA(), op.getB(), op.getD());
     body.c = op.getAccumulate() ? int32_t(body.d) : optional(op.getResidual());
     body.bias = optional(op.getBias());
+    body.scale_a = optional(op.getScaleA());
+    body.scale_b = optional(op.getScaleB());
     body.transpose_a = op.getTransposeA();
     body.transpose_b = op.getTransposeB();
     body.batch = op.getBatch();

@@ -21,6 +21,10 @@ FailureOr<fb::DType> lmc::dtypeOf(Operation *op, Type element) {
     return fb::DType::I32;
   if (element.isInteger(8))
     return fb::DType::I8;
+  if (isa<Float8E4M3FNType>(element))
+    return fb::DType::F8E4M3;
+  if (isa<Float8E5M2Type>(element))
+    return fb::DType::F8E5M2;
   return op->emitOpError("has elements of ") << element << ", which a plan file cannot hold",
          failure();
 }

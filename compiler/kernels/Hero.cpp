@@ -22,7 +22,7 @@ constexpr int64_t kColumnChunk = 64;
 constexpr uint64_t kRowChunkBytes = 48 << 10;
 
 // Tensors may have these types, but the kernels compute in f32.
-bool isShortFloat(Type type) { return type.isBF16() || type.isF16(); }
+bool isShortFloat(Type type) { return type.isBF16() || type.isF16() || isEightBits(type); }
 
 bool isStorage(Type type) {
   return type.isF32() || isShortFloat(type) || type.isF64() || type.isInteger(8) ||
@@ -243,7 +243,7 @@ private:
           "a reduction must combine its accumulator once, by addf, mulf, a float maximum or "
           "minimum, addi, muli, maxsi or minsi");
     if (isShortFloat(acc.getType()))
-      return fail("a reduction accumulates in a 16-bit float");
+      return fail("a reduction accumulates in a short float");
     return combiner;
   }
 
@@ -343,14 +343,17 @@ private:
     if (!isa<arith::ExtFOp, arith::TruncFOp, arith::SelectOp>(op) &&
         llvm::any_of(types, isShortFloat))
       return fail("'" + op->getName().getStringRef() +
-                  "' computes in a 16-bit float; extend to f32 first");
+                  "' computes in a short float; extend to f32 first");
+    if (llvm::any_of(op->getOperandTypes(), isEightBits))
+      return fail("'" + op->getName().getStringRef() +
+                  "' reads an 8-bit float, which only matrix products do");
     if (!llvm::all_of(
             types, [](Type type) { return isStorage(type) || isa<IntegerType, IndexType>(type); }))
       return fail("'" + op->getName().getStringRef() +
-                  "' uses a type other than f32, bf16, f16, f64 and integers");
+                  "' uses a type other than f32, bf16, f16, 8-bit floats, f64 and integers");
     if (isa<arith::TruncFOp>(op) && isShortFloat(op->getResult(0).getType()) &&
         !op->getOperand(0).getType().isF32())
-      return fail("arith.truncf to a 16-bit float from a type other than f32");
+      return fail("arith.truncf to a short float from a type other than f32");
     ValueFacts result;
     for (Value operand : op->getOperands()) {
       FailureOr<ValueFacts> i = visit(operand, point);

@@ -140,6 +140,9 @@ void PhaseRunner::addPasses(Phase phase, bool checks, FusionReport &fusions, Pas
       passes.addPass(createParallelExpertsPass(ParallelExpertsPassOptions{
           config.distributed.replicateRanks(), config.distributed.shardRanks(),
           config.distributed.expertParallel, config.distributed.expertCapacity}));
+    // Products that are one are cast together; the gradients of casts follow from the ops.
+    if (config.training.fp8 != "none")
+      passes.addPass(createQuantizeLinearsPass());
     passes.addPass(createAutodiffPass());
     // Each rank gets its pieces of the parameters first. So the optimizer sees only these pieces.
     passes.addPass(createShardStatePass(shardingOf(config)));

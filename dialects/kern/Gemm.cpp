@@ -7,6 +7,11 @@ using namespace lmc::kern;
 LogicalResult GemmOp::verify() {
   auto a = cast<RankedTensorType>(getA().getType()), b = cast<RankedTensorType>(getB().getType());
   RankedTensorType d = getType();
+  const bool isScaled = a.getElementTypeBitWidth() == 8;
+  if (isScaled != (b.getElementTypeBitWidth() == 8) || isScaled != bool(getScaleA()) ||
+      isScaled != bool(getScaleB()))
+    return emitOpError("multiplies ") << a << " by " << b << "; factors of 8 bits have scales, and "
+                                      << "no others have";
   const int64_t batch = int64_t(getBatch());
   for (RankedTensorType stack : {a, b, d})
     if (batch < 1 || stack.getDimSize(0) % batch != 0)
@@ -46,6 +51,7 @@ void SwigluLinearGradOp::createCommand(OpBuilder &b, llvm::function_ref<Value(Va
 
 void GemmOp::createCommand(OpBuilder &b, llvm::function_ref<Value(Value)> sliceOf, Value scratch) {
   lmc::plan_ir::GemmOp::create(b, getLoc(), sliceOf(getA()), sliceOf(getB()), sliceOf(getResult()),
-                               sliceOf(getBias()), sliceOf(getResidual()), scratch, bool(getAcc()),
-                               getTransposeA(), getTransposeB(), getBatch());
+                               sliceOf(getBias()), sliceOf(getResidual()), sliceOf(getScaleA()),
+                               sliceOf(getScaleB()), scratch, bool(getAcc()), getTransposeA(),
+                               getTransposeB(), getBatch());
 }

@@ -3,6 +3,7 @@
 
 #include "dialects/interfaces/Command.h"
 #include "dialects/interfaces/Generated.h"
+#include "dialects/interfaces/TensorBytes.h"
 
 #include "dialects/kern/KernDialect.h.inc"
 #include "dialects/kern/KernEnums.h.inc"

@@ -118,8 +118,12 @@ def LaunchOp : Kern_StepOp<"launch", [DeclareOpInterfaceMethods<CommandOpInterfa
 
 def Kern_Matrix : 2DTensorOf<[F32, BF16, F64]>;
 
+// Factors of a product that has scales.
+def Kern_Factor : 2DTensorOf<[F32, BF16, F64, F8E4M3FN, F8E5M2]>;
+
 def GemmOp : Kern_Call<"gemm", [{
     {"a", getA()}, {"b", getB()}, {"bias", getBias()}, {"residual", getResidual()},
+    {"scale_a", getScaleA()}, {"scale_b", getScaleB()},
     {"acc", getAcc(), Accumulate}, {"d", getResult(), Write}
   }], [AttrSizedOperandSegments]> {
   let summary = "op(a) op(b) (+ acc) (+ bias) (+ residual), a library call";
@@ -130,13 +134,26 @@ def GemmOp : Kern_Call<"gemm", [{
 
     With `batch` = c, each matrix is a stack of c matrices of these shapes, one above the
     other, and c products are made. They have neither bias nor residual.
+
+    Factors of 8 bits have scales: the product is that of `a` scale_a and `b` scale_b, as in
+    `lm.scaled_matmul`.
   }];
-  let fields = (ins Kern_Matrix:$a, Kern_Matrix:$b, Optional<Kern_Matrix>:$acc,
+  let fields = (ins Kern_Factor:$a, Kern_Factor:$b, Optional<Kern_Matrix>:$acc,
                     Optional<1DTensorOf<[F32, BF16, F64]>>:$bias, Optional<Kern_Matrix>:$residual,
+                    Optional<0DTensorOf<[F32]>>:$scale_a, Optional<0DTensorOf<[F32]>>:$scale_b,
                     UnitAttr:$transpose_a, UnitAttr:$transpose_b,
                     DefaultValuedAttr<I64Attr, "1">:$batch);
+  let builders = [
+    // Creates a product without scales.
+    OpBuilder<(ins "::mlir::Type":$type, "::mlir::Value":$a, "::mlir::Value":$b,
+                   "::mlir::Value":$acc, "::mlir::Value":$bias, "::mlir::Value":$residual,
+                   "bool":$transpose_a, "bool":$transpose_b, CArg<"uint64_t", "1">:$batch), [{
+      build($_builder, $_state, type, a, b, acc, bias, residual, ::mlir::Value(), ::mlir::Value(),
+            transpose_a, transpose_b, batch);
+    }]>
+  ];
   let results = (outs Kern_Matrix:$result);
-  let form = "$a `,` $b (`acc` $acc^)? (`bias` $bias^)? (`residual` $residual^)?";
+  let form = "$a `,` $b (`scales` $scale_a^ `,` $scale_b)? (`acc` $acc^)? (`bias` $bias^)? (`residual` $residual^)?";
   let hasVerifier = 1;
 }
 

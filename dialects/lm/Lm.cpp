@@ -1,6 +1,7 @@
 #include "dialects/lm/Lm.h"
 
 #include "dialects/interfaces/Attention.h"
+#include "dialects/interfaces/TensorBytes.h"
 #include "dialects/lm/TensorTypes.h"
 
 #include "mlir/IR/Builders.h"
@@ -213,6 +214,29 @@ LogicalResult MatmulOp::verify() {
   if (getAcc() && getAcc().getType() != getType())
     return emitOpError("has an accumulator of type ") << getAcc().getType();
   return expectEqual(*this, extent(getResult(), 1), n, "result columns");
+}
+
+LogicalResult Fp8ScaleOp::verify() {
+  if (!isEightBits(getDtype()))
+    return emitOpError("has the dtype ") << getDtype() << "; give f8E4M3FN or f8E5M2";
+  return success();
+}
+
+LogicalResult ScaledMatmulOp::verify() {
+  int64_t m = extent(getA(), getTransposeA() ? 1 : 0), ka = extent(getA(), getTransposeA() ? 0 : 1);
+  int64_t kb = extent(getB(), getTransposeB() ? 1 : 0), n = extent(getB(), getTransposeB() ? 0 : 1);
+  if (failed(expectEqual(*this, kb, ka, "contraction size of b")) ||
+      failed(expectEqual(*this, extent(getResult(), 0), m, "result rows")) ||
+      failed(expectEqual(*this, extent(getResult(), 1), n, "result columns")))
+    return failure();
+  if (getBias() && failed(expectEqual(*this, extent(getBias(), 0), n, "bias size")))
+    return failure();
+  for (Value added : {getAcc(), getResidual()})
+    if (added && added.getType() != getType())
+      return emitOpError("adds a matrix of type ") << added.getType();
+  if (getGradDtype() && !isEightBits(*getGradDtype()))
+    return emitOpError("has the grad_dtype ") << *getGradDtype() << "; give f8E4M3FN or f8E5M2";
+  return success();
 }
 
 LogicalResult LinearOp::verify() {

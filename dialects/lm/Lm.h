@@ -40,6 +40,13 @@ Op cloneAs(mlir::OpBuilder &b, Op op, const llvm::Twine &name, mlir::SymbolTable
   return copy;
 }
 
+// A tensor of 8-bit floats that stands for `codes` scale, with a scalar f32 scale.
+struct Quantized {
+  mlir::Value codes, scale;
+};
+// Creates the ops that cast `x` (f32 or bf16) to `dtype`, with the scale that `x` itself needs.
+Quantized quantize(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, mlir::Type dtype);
+
 } // namespace lmc::lm
 
 #define GET_OP_CLASSES

@@ -359,6 +359,52 @@ def LinearOp : Lm_CheckedOp<"linear", [AttrSizedOperandSegments, Differentiable]
   let form = "$x `,` $weight (`bias` $bias^)? (`residual` $residual^)?";
 }
 
+def QuantizeOp : Lm_PureOp<"quantize", [AllShapesMatch<["x", "result"]>, Differentiable]> {
+  let summary = "rounds x / scale to an 8-bit float";
+  let description = [{
+    Rounds to nearest even. What is larger than the largest finite number of the format becomes that
+    number; a NaN stays a NaN. `scale` is a power of two (`lm.fp8_scale`), so the division is exact.
+
+    The gradient of x is that of the result: rounding counts as the identity (a straight-through
+    estimator).
+  }];
+  let fields = (ins RankedTensorOf<[F32, BF16]>:$x, 0DTensorOf<[F32]>:$scale);
+  let results = (outs RankedTensorOf<[F8E4M3FN, F8E5M2]>:$result);
+  let form = "$x `,` $scale";
+}
+
+def Fp8ScaleOp : Lm_CheckedOp<"fp8_scale"> {
+  let summary = "the power of two that brings a tensor into the range of an 8-bit float";
+  let description = [{
+    `max` is the largest absolute value of a tensor. The result is the smallest power of two s, from
+    2^-126 on, with max / s <= the largest finite number of `dtype` (448 for f8E4M3FN, 57344 for
+    f8E5M2). If max is infinite or NaN, so is the result, and so is each product with it.
+  }];
+  let fields = (ins 0DTensorOf<[F32]>:$max, TypeAttr:$dtype);
+  let results = (outs 0DTensorOf<[F32]>:$result);
+  let form = "$max `of` $dtype";
+}
+
+def ScaledMatmulOp : Lm_CheckedOp<"scaled_matmul", [AttrSizedOperandSegments, Differentiable,
+                                                    AccumulatingOpInterface]> {
+  let summary = "op(a) op(b) scale_a scale_b (+ acc) (+ bias) (+ residual), of 8-bit floats";
+  let description = [{
+    `a` and `b` are codes that `lm.quantize` made with `scale_a` and `scale_b`; their shapes and those
+    of `acc` and of the result are those of `lm.matmul`. `bias` is `[n]`, `residual` `[m, n]`. All is
+    added in f32 and rounded once.
+
+    `grad_dtype` is the format to which the gradient of the result is cast before it is multiplied.
+  }];
+  let fields = (ins 2DTensorOf<[F8E4M3FN, F8E5M2]>:$a, 2DTensorOf<[F8E4M3FN, F8E5M2]>:$b,
+                    0DTensorOf<[F32]>:$scale_a, 0DTensorOf<[F32]>:$scale_b, Optional<Matrix>:$acc,
+                    Optional<Vector>:$bias, Optional<Matrix>:$residual, UnitAttr:$transpose_a,
+                    UnitAttr:$transpose_b, OptionalAttr<TypeAttr>:$grad_dtype);
+  let results = (outs Matrix:$result);
+  let form = [{
+    $a `,` $b `scales` $scale_a `,` $scale_b (`acc` $acc^)? (`bias` $bias^)? (`residual` $residual^)?
+  }];
+}
+
 def SplitOp : Lm_CheckedOp<"split", [Differentiable]> {
   let summary = "columns of a matrix, cut into parts: a view";
   let description = [{
@@ -814,7 +860,7 @@ def CastOp : Lm_PureOp<"cast", [SameOperandsAndResultShape]> {
 
 def MaxAbsOp : Lm_PureOp<"max_abs"> {
   let summary = "the largest absolute value of all elements; NaN if one is NaN";
-  let fields = (ins RankedTensorOf<[F32]>:$x);
+  let fields = (ins RankedTensorOf<[F32, BF16]>:$x);
   let results = (outs 0DTensorOf<[F32]>:$result);
   let form = "$x";
 }

@@ -55,6 +55,45 @@ Gradients LinearOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
   return gradients;
 }
 
+Gradients QuantizeOp::buildVjp(OpBuilder &, ValueRange cotangents) {
+  return SmallVector<Value>{cotangents[0], Value()};
+}
+
+Quantized lmc::lm::quantize(OpBuilder &b, Location loc, Value x, Type dtype) {
+  auto scalar = RankedTensorType::get({}, b.getF32Type());
+  Value max = MaxAbsOp::create(b, loc, scalar, x);
+  Value scale = Fp8ScaleOp::create(b, loc, scalar, max, dtype);
+  auto type = cast<RankedTensorType>(x.getType()).clone(dtype);
+  return {QuantizeOp::create(b, loc, type, x, scale), scale};
+}
+
+// y = a op(b). The gradient of codes is that of the numbers which they stand for, so it is that of
+// MatmulOp, of the same codes as in the forward pass.
+Gradients ScaledMatmulOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
+  if (getTransposeA() || getAcc() || !getGradDtype())
+    return emitOpError("has a gradient only without transpose_a and acc, and with a grad_dtype");
+  Value dy = cotangents[0];
+  const auto [codes, scale] = quantize(b, getLoc(), dy, *getGradDtype());
+  auto product = [&, at = getLoc()](Value like, Type element, Value x, Value scaleX, Value y,
+                                    Value scaleY, bool transposeX, bool transposeY) -> Value {
+    auto type = cast<RankedTensorType>(like.getType()).clone(element);
+    return ScaledMatmulOp::create(b, at, type, x, y, scaleX, scaleY, Value(), Value(), Value(),
+                                  transposeX, transposeY, TypeAttr());
+  };
+  const bool transposed = getTransposeB();
+  Type compute = cast<RankedTensorType>(dy.getType()).getElementType();
+  Value dx = product(getA(), compute, codes, scale, getB(), getScaleB(), false, !transposed);
+  Value dweight =
+      transposed ? product(getB(), b.getF32Type(), codes, scale, getA(), getScaleA(), true, false)
+                 : product(getB(), b.getF32Type(), getA(), getScaleA(), codes, scale, true, false);
+  SmallVector<Value> gradients{dx, dweight, Value(), Value()};
+  if (getBias())
+    gradients.push_back(SumRowsOp::create(b, getLoc(), gradientType(getBias()), dy));
+  if (getResidual())
+    gradients.push_back(dy);
+  return gradients;
+}
+
 Gradients SplitOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
   for (Value cotangent : cotangents)
     if (!cotangent)

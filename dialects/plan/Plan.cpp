@@ -243,6 +243,12 @@ LogicalResult GemmOp::verify() {
       extent(b, !tb) != extent(d, 1))
     return emitOpError("makes no ") << d << " of " << a << (ta ? " transposed" : "") << " and " << b
                                     << (tb ? " transposed" : "");
+  const bool isScaled = a.getElementTypeBitWidth() == 8;
+  if (isScaled != (b.getElementTypeBitWidth() == 8) || isScaled != bool(getScaleA()) ||
+      isScaled != bool(getScaleB()))
+    return emitOpError("multiplies ")
+           << a << " and " << b << "; factors of 8 bits have scales, and "
+           << "no others have";
   if (getBias() && contentOf(getBias()).getNumElements() != d.getDimSize(1))
     return emitOpError("has a bias of ") << contentOf(getBias()) << " for " << d;
   if (getResidual() && (contentOf(getResidual()) != d || getAccumulate() || batch > 1))

@@ -203,14 +203,15 @@ def LaunchOp : Plan_CommandOp<"launch"> {
 
 def GemmOp : Plan_Command<"gemm", [{
     {"a", getA()}, {"b", getB()}, {"bias", getBias()}, {"residual", getResidual()},
-    {"d", getD(), getAccumulate() ? Accumulate : Write}, {"workspace", getWorkspace(), Scratch}
+    {"scale_a", getScaleA()}, {"scale_b", getScaleB()}, {"d", getD(), getAccumulate() ? Accumulate : Write}, {"workspace", getWorkspace(), Scratch}
   }], [AttrSizedOperandSegments]> {
-  let summary = "d = op(a) op(b) (+ d) (+ bias) (+ residual)";
+  let summary = "d = op(a) op(b) (scale_a scale_b) (+ d) (+ bias) (+ residual)";
   let fields = (ins SliceType:$a, SliceType:$b, SliceType:$d, Optional<SliceType>:$bias,
-                    Optional<SliceType>:$residual, Optional<SliceType>:$workspace, UnitAttr:$accumulate,
-                    UnitAttr:$transpose_a, UnitAttr:$transpose_b,
+                    Optional<SliceType>:$residual, Optional<SliceType>:$scale_a,
+                    Optional<SliceType>:$scale_b, Optional<SliceType>:$workspace,
+                    UnitAttr:$accumulate, UnitAttr:$transpose_a, UnitAttr:$transpose_b,
                     DefaultValuedAttr<I64Attr, "1">:$batch);
-  let assemblyFormat = CommandFormat<["a", "b", "bias?", "residual?", "d", "workspace?"]>.format;
+  let assemblyFormat = CommandFormat<["a", "b", "bias?", "residual?", "scale_a?", "scale_b?", "d", "workspace?"]>.format;
   let hasVerifier = 1;
 }
 

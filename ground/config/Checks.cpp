@@ -253,6 +253,29 @@ void optimizer(const CheckedJob &job) {
               job.config.model.intermediateSize, multiple);
 }
 
+// Rows of the factors of a product of 8-bit floats must be multiples of 16 bytes.
+void fp8(const CheckedJob &job) {
+  constexpr int64_t kMultiple = 16;
+  const ModelConfig &model = job.config.model;
+  const char *key = "training.fp8";
+  if (!job.sound({key, "training.compute_dtype"}) || job.config.training.fp8 == "none")
+    return;
+  if (job.config.training.computeDType == DataType::F64)
+    return job.error(key, "fp8 = \"{}\" needs compute_dtype = \"bf16\" or \"f32\", not \"f64\"",
+                     job.config.training.fp8);
+  if (!job.sound({"model.hidden_size", "model.intermediate_size", "model.num_attention_heads",
+                  "model.num_key_value_heads", "model.head_dim"}))
+    return;
+  for (const auto &[name, width] :
+       {std::pair("hidden_size", model.hiddenSize),
+        std::pair("intermediate_size", model.intermediateSize),
+        std::pair("num_attention_heads x head_dim", model.numAttentionHeads * model.headDim),
+        std::pair("num_key_value_heads x head_dim", model.numKeyValueHeads * model.headDim)})
+    if (width % kMultiple != 0)
+      return job.error(key, "fp8 = \"{}\" needs widths that are multiples of {}, and {} is {}",
+                       job.config.training.fp8, kMultiple, name, width);
+}
+
 void groups(const CheckedJob &job) {
   for (const auto &[name, group] : job.config.optimizer.groups) {
     const std::string patterns = names::groupSetting(group.name, "parameters"),
@@ -412,8 +435,8 @@ void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &
 
 void checkTogether(const CheckedJob &job) {
   for (auto *check : {heads, exported, exports, familyKeys, ofFamily, ropeScaling, positions, batch,
-                      shardGroup, expertParallel, expertCapacity, ofRun, device, optimizer, groups,
-                      intermediatePadding, checkPhases})
+                      shardGroup, expertParallel, expertCapacity, ofRun, device, optimizer, fp8,
+                      groups, intermediatePadding, checkPhases})
     check(job);
 }
 

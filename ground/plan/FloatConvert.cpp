@@ -18,22 +18,57 @@ struct Float16 {
   static Float16 of(float value) { return {toFloat16(value)}; }
   float wide() const { return fromFloat16(bits); }
 };
+struct E4M3 {
+  uint8_t bits;
+  static E4M3 of(float value) { return {toE4M3(value)}; }
+  float wide() const { return fromE4M3(bits); }
+};
+struct E5M2 {
+  uint8_t bits;
+  static E5M2 of(float value) { return {toE5M2(value)}; }
+  float wide() const { return fromE5M2(bits); }
+};
 template <typename T> constexpr bool kIsShort = !std::is_floating_point_v<T>;
 } // namespace
 
-// The code has no jumps, so compilers can vectorise a loop of calls. Below 2^-14 (the smallest
-// normal f16), f16 numbers are multiples of 2^-24, as f32 numbers in [0.5, 1) are. So adding 0.5 to
-// an f32 rounds it as f16 needs. (Method: F. Giesen, "half to float done quick".)
+// A float format that is shorter than f32: its bits of the mantissa, the bias of its exponent, its
+// largest finite number, and what a larger number and a NaN become.
+struct Format {
+  int mantissa, bias;
+  uint32_t largest, overflow, nan;
+};
+static constexpr Format kFloat16{10, 15, 0x7BFF, 0x7C00, 0x7E00};
+static constexpr Format kE4M3{3, 7, 0x7E, 0x7E, 0x7F};
+static constexpr Format kE5M2{2, 15, 0x7B, 0x7B, 0x7F};
+
+// Rounds the magnitude of an f32 to nearest even. The code has no jumps, so compilers can vectorise
+// a loop of calls. Below its smallest normal number, a format has a fixed distance d between
+// numbers, which f32 numbers from 2^23 d on have, too. So adding 2^23 d to an f32 rounds it as the
+// format needs. (Method: F. Giesen, "half to float done quick".)
+template <Format F> static uint32_t narrow(uint32_t size) {
+  constexpr int kShift = 23 - F.mantissa;
+  constexpr uint32_t kSmallestNormal = uint32_t(128 - F.bias) << 23;
+  constexpr float kSpacing = std::bit_cast<float>(uint32_t(127 + 1 - F.bias + kShift) << 23);
+  const uint32_t small = std::bit_cast<uint32_t>(std::bit_cast<float>(size) + kSpacing) -
+                         std::bit_cast<uint32_t>(kSpacing);
+  const uint32_t normal =
+      (size - (uint32_t(127 - F.bias) << 23) + ((1u << (kShift - 1)) - 1) + (size >> kShift & 1)) >>
+      kShift;
+  const uint32_t rounded = size < kSmallestNormal ? small : normal;
+  return size > 0x7F800000 ? F.nan : rounded > F.largest ? F.overflow : rounded;
+}
+
 uint16_t toFloat16(float value) {
-  constexpr uint32_t kSmallestNormal = (127 - 14) << 23, kOverflow = (127 + 16) << 23;
-  const uint32_t bits = std::bit_cast<uint32_t>(value), sign = bits >> 16 & 0x8000;
-  const uint32_t size = bits & 0x7FFFFFFF;
-  const uint32_t small =
-      std::bit_cast<uint32_t>(std::bit_cast<float>(size) + 0.5f) - std::bit_cast<uint32_t>(0.5f);
-  const uint32_t normal = (size - ((127 - 15) << 23) + 0xFFF + (size >> 13 & 1)) >> 13;
-  const uint32_t special = size > 0x7F800000 ? 0x7E00 : 0x7C00;
-  const uint32_t result = size >= kOverflow ? special : size < kSmallestNormal ? small : normal;
-  return static_cast<uint16_t>(sign | result);
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  return static_cast<uint16_t>((bits >> 16 & 0x8000) | narrow<kFloat16>(bits & 0x7FFFFFFF));
+}
+uint8_t toE4M3(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  return static_cast<uint8_t>((bits >> 24 & 0x80) | narrow<kE4M3>(bits & 0x7FFFFFFF));
+}
+uint8_t toE5M2(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  return static_cast<uint8_t>((bits >> 24 & 0x80) | narrow<kE5M2>(bits & 0x7FFFFFFF));
 }
 
 float fromFloat16(uint16_t bits) {
@@ -49,8 +84,20 @@ float fromFloat16(uint16_t bits) {
   return std::bit_cast<float>(sign | result);
 }
 
+// Numbers of E5M2 are f16 numbers whose last eight bits are 0.
+float fromE5M2(uint8_t bits) { return fromFloat16(static_cast<uint16_t>(bits << 8)); }
+
+float fromE4M3(uint8_t bits) {
+  const uint32_t sign = uint32_t{bits} >> 7 << 31, size = bits & 0x7Fu;
+  const uint32_t normal = (size << 20) + (uint32_t(127 - 7) << 23);
+  const uint32_t small = std::bit_cast<uint32_t>(float(int(size)) * 0x1p-9f);
+  const uint32_t result = size == 0x7F ? 0x7FC00000 : size < 8 ? small : normal;
+  return std::bit_cast<float>(sign | result);
+}
+
 // Converts f64 to f32, and rounds to odd: the last bit of an inexact result is 1. Such a result is
-// never the middle of two bf16 or f16 numbers, so rounding it again cannot go the wrong way.
+// never the middle of two numbers of a shorter format, so rounding it again cannot go the wrong
+// way.
 static float roundToOdd(double value) {
   auto narrow = static_cast<float>(value);
   if (static_cast<double>(narrow) == value || std::isnan(value))
@@ -97,6 +144,10 @@ template <typename Visit> static bool withFloat(plan::DType type, const Visit &v
     return visit(BFloat16());
   case plan::DType::F16:
     return visit(Float16());
+  case plan::DType::F8E4M3:
+    return visit(E4M3());
+  case plan::DType::F8E5M2:
+    return visit(E5M2());
   case plan::DType::F64:
     return visit(double());
   default:

@@ -21,6 +21,17 @@ inline float fromBFloat16(uint16_t bits) { return std::bit_cast<float>(uint32_t{
 uint16_t toFloat16(float value);
 float fromFloat16(uint16_t bits);
 
+// The 8-bit formats of the OCP 8-bit Floating Point Specification (OFP8), revision 1.0:
+//   E4M3  4 bits of exponent, 3 of mantissa, bias 7: at most 448, at least 2^-9, no infinity
+//   E5M2  5 bits of exponent, 2 of mantissa, bias 15: at most 57344, at least 2^-16
+// Both functions round to nearest even. A NaN stays a NaN, and what is larger than the largest
+// finite number, such as infinity, becomes that number: so do cvt.rn.satfinite of PTX and
+// cuBLASLt's casts.
+uint8_t toE4M3(float value);
+uint8_t toE5M2(float value);
+float fromE4M3(uint8_t bits);
+float fromE5M2(uint8_t bits);
+
 // Converts `count` floats; rounds each once, to nearest even. Returns false if a type is no float.
 bool convertFloats(plan::DType from, const void *source, plan::DType to, void *target,
                    uint64_t count);

@@ -60,7 +60,9 @@ inline Operands operandsOf(const Gemm &op) {
           {"b", op.b()},
           {"d", op.d(), accumulates(op) ? Role::Accumulate : Role::Write},
           {"bias", op.bias()},
-          {"residual", residualOf(op)}};
+          {"residual", residualOf(op)},
+          {"scale_a", op.scale_a()},
+          {"scale_b", op.scale_b()}};
 }
 
 inline Operands operandsOf(const LinearSwiglu &op) {

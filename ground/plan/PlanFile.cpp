@@ -40,6 +40,8 @@ size_t byteWidth(plan::DType dtype) {
   case plan::DType::F64:
     return 8;
   case plan::DType::I8:
+  case plan::DType::F8E4M3:
+  case plan::DType::F8E5M2:
     return 1;
   }
   return 0;

@@ -5,8 +5,11 @@ namespace {
 
 DType dtypeOf(const Plan &plan, uint32_t slice) { return plan.slices()->Get(slice)->dtype(); }
 
-// Returns a command's scratch on a CPU: attention's gradient in bf16 needs f32 space to sum dq.
+// Returns a command's scratch on a CPU: attention's gradient in bf16 needs f32 space to sum dq, and
+// a product of factors of 8 bits needs space for the numbers that they stand for.
 std::optional<Scratch> cpuScratch(const Plan &plan, const Command &command) {
+  if (const Gemm *gemm = command.body_as_Gemm(); gemm && gemm->scale_a() >= 0)
+    return Scratch{DType::BF16, {gemm->m() + gemm->n(), gemm->k(), 1, 1}};
   const AttentionGrad *grad = command.body_as_AttentionGrad();
   if (!grad || dtypeOf(plan, grad->q()) != DType::BF16)
     return std::nullopt;

@@ -52,6 +52,9 @@ bool isFloat(DType dtype) {
   return dtype == DType::F32 || dtype == DType::BF16 || dtype == DType::F64;
 }
 
+// Returns true for floats of 8 bits.
+bool isShort(DType dtype) { return dtype == DType::F8E4M3 || dtype == DType::F8E5M2; }
+
 template <typename E> bool known(E value, E last) {
   return std::underlying_type_t<E>(value) <= std::underlying_type_t<E>(last);
 }
@@ -517,13 +520,14 @@ private:
   }
 
   Result<void> workspace(const plan::Command &command) {
+    const auto need = rules.scratchOf ? rules.scratchOf(plan, command) : std::nullopt;
+    if (need) {
+      const auto &[a, b, c, d] = need->extents;
+      return operand("workspace", command.workspace(), need->dtype, product({a, b, c, d}));
+    }
     if (plan::productOf(command) && command.workspace() != -1)
       return gemmWorkspace(command.workspace());
-    const auto need = rules.scratchOf ? rules.scratchOf(plan, command) : std::nullopt;
-    if (!need)
-      return {};
-    const auto &[a, b, c, d] = need->extents;
-    return operand("workspace", command.workspace(), need->dtype, product({a, b, c, d}));
+    return {};
   }
 
   Result<void> gemmWorkspace(int64_t index) {
@@ -666,15 +670,39 @@ private:
 
   Result<void> shapes(const plan::Gemm &gemm) {
     const DType type = dtypeOf(gemm.a());
+    if (isShort(type))
+      return scaledProduct(gemm);
     if (!isFloat(type))
       return fail("it multiplies integers");
+    if (gemm.scale_a() != -1 || gemm.scale_b() != -1)
+      return fail("it has scales for factors of {}", plan::EnumNameDType(type));
+    LMC_TRY(factors(gemm, type, type));
+    return resultOf(gemm, type);
+  }
+
+  // Checks a product of factors of 8 bits, which have scales.
+  Result<void> scaledProduct(const plan::Gemm &gemm) {
+    const DType a = dtypeOf(gemm.a()), b = dtypeOf(gemm.b());
+    if (!isShort(b) || (a == DType::F8E5M2 && b == a) || gemm.batch() != 1)
+      return fail("it multiplies {} by {}, {} times", plan::EnumNameDType(a),
+                  plan::EnumNameDType(b), gemm.batch());
+    LMC_TRY(factors(gemm, a, b));
+    LMC_TRY(operand("scale_a", gemm.scale_a(), DType::F32, 1));
+    LMC_TRY(operand("scale_b", gemm.scale_b(), DType::F32, 1));
+    return resultOf(gemm, DType::BF16);
+  }
+
+  // Check the factors of a matrix product, and all but its factors and scales.
+  Result<void> factors(const plan::Gemm &gemm, DType a, DType b) {
     // Libraries for matrix products take dimensions as signed 32-bit numbers.
     for (uint64_t extent : {gemm.m(), gemm.n(), gemm.k(), gemm.batch()})
       if (extent == 0 || extent > kMaxInt32)
         return fail("it multiplies {} x {} by {} x {}, {} times", gemm.m(), gemm.k(), gemm.k(),
                     gemm.n(), gemm.batch());
-    LMC_TRY(operand("a", gemm.a(), type, product({gemm.batch(), gemm.m(), gemm.k()})));
-    LMC_TRY(operand("b", gemm.b(), type, product({gemm.batch(), gemm.k(), gemm.n()})));
+    LMC_TRY(operand("a", gemm.a(), a, product({gemm.batch(), gemm.m(), gemm.k()})));
+    return operand("b", gemm.b(), b, product({gemm.batch(), gemm.k(), gemm.n()}));
+  }
+  Result<void> resultOf(const plan::Gemm &gemm, DType type) {
     LMC_TRY(operand("d", gemm.d(), typeOrSum(gemm.d(), type),
                     product({gemm.batch(), gemm.m(), gemm.n()})));
     if (gemm.batch() > 1 && gemm.bias() != -1)

@@ -87,6 +87,42 @@ def PadIntermediatePass : Pass<"lm-pad-intermediate", "::mlir::ModuleOp"> {
   let dependentDialects = ["::lmc::lm::LmDialect"];
 }
 
+def QuantizeLinearsPass : Pass<"lm-quantize-linears", "::mlir::ModuleOp"> {
+  let summary = "multiplies 8-bit floats in the linear layers of layers";
+  let description = [{
+    Each `lm.linear` of a layer, but that of a router, becomes a product of E4M3 codes
+    (`lm.scaled_matmul`), whose gradient is cast to E5M2. Tensors have one scale each, from their own
+    values (*current scaling*). What several products read is cast once. Weights are cast before the
+    call of the layer, from the master weights, so that their copies in the compute dtype are not
+    needed.
+
+    ```mlir
+    %w = lm.load @w.compute : tensor<32x16xbf16>
+    %y = func.call @layer(%x, %w) : ...
+    ```
+    where the layer has
+    ```mlir
+    %y = lm.linear %x, %w : (tensor<8x16xbf16>, tensor<32x16xbf16>) -> tensor<8x32xbf16>
+    ```
+    becomes
+    ```mlir
+    %w = lm.load @w : tensor<32x16xf32>
+    %max = lm.max_abs %w : (tensor<32x16xf32>) -> tensor<f32>
+    %scale = lm.fp8_scale %max of f8E4M3FN : (tensor<f32>) -> tensor<f32>
+    %codes = lm.quantize %w, %scale : (tensor<32x16xf32>, tensor<f32>) -> tensor<32x16xf8E4M3FN>
+    %y = func.call @layer(%x, %codes, %scale) : ...
+    ```
+    and in the layer, where x is cast in the same way,
+    ```mlir
+    %y = lm.scaled_matmul %x_codes, %codes scales %x_scale, %scale : (...) -> tensor<8x32xbf16>
+        {grad_dtype = f8E5M2, transpose_b}
+    ```
+    Must run before `lm-autodiff`. Rows and columns of weights must be multiples of 16.
+  }];
+  let dependentDialects = ["::lmc::lm::LmDialect"];
+  let statistics = [Statistic<"numQuantized", "quantized", "linear layers of 8-bit floats">];
+}
+
 def AutodiffPass : Pass<"lm-autodiff", "::mlir::ModuleOp"> {
   let summary = "builds the micro-step: forward, backward and gradient contributions";
   let description = [{

@@ -581,6 +581,17 @@ static SmallVector<Value> convertOp(OpBuilder &b, lm::ScaledCastOp op) {
   });
 }
 
+//===-- 8-bit floats ------------------------------------------------------------------------===//
+
+static SmallVector<Value> convertOp(OpBuilder &b, lm::Fp8ScaleOp op) {
+  return elementwise(b, op,
+                     [&](Elements s) { return fp8Scale(s[0], cast<FloatType>(op.getDtype())); });
+}
+
+static SmallVector<Value> convertOp(OpBuilder &b, lm::QuantizeOp op) {
+  return elementwise(b, op, [](Elements s) { return s[0] * (1.0 / s[1]); });
+}
+
 //===-- Mixture of experts ------------------------------------------------------------------===//
 
 static SmallVector<Value> convertOp(OpBuilder &b, lm::BalanceLossOp op) {
@@ -672,8 +683,9 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
       .Case<lm::SwigluOp, lm::SwigluGradOp, lm::GeluOp, lm::GeluGradOp, lm::RopeOp, lm::RmsNormOp,
             lm::RmsNormGradOp, lm::LayerNormOp, lm::LayerNormGradOp, lm::SumRowsOp, lm::EmbeddingOp,
             lm::SplitOp, lm::JoinOp, lm::GlobalNormOp, lm::GuardNormOp, lm::OwnRowsOp, lm::MaxAbsOp,
-            lm::ScaledCastOp, lm::BalanceLossOp, lm::BalanceLossGradOp, lm::BalanceTermsOp,
-            lm::LateRowsOp, lm::RouterEntropyOp>([&](auto op) { return convertOp(b, op); })
+            lm::Fp8ScaleOp, lm::QuantizeOp, lm::ScaledCastOp, lm::BalanceLossOp,
+            lm::BalanceLossGradOp, lm::BalanceTermsOp, lm::LateRowsOp, lm::RouterEntropyOp>(
+          [&](auto op) { return convertOp(b, op); })
       .Case(
           [&](lm::AddOp op) { return elementwise(b, op, [](Elements s) { return s[0] + s[1]; }); })
       .Case([&](lm::CastOp op) { return elementwise(b, op, identity); })
@@ -714,6 +726,11 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
         return SmallVector<Value>{kern::GemmOp::create(b, loc, op.getType(), op.getA(), op.getB(),
                                                        op.getAcc(), Value(), Value(),
                                                        op.getTransposeA(), op.getTransposeB())};
+      })
+      .Case([&](lm::ScaledMatmulOp op) {
+        return SmallVector<Value>{kern::GemmOp::create(
+            b, loc, op.getType(), op.getA(), op.getB(), op.getAcc(), op.getBias(), op.getResidual(),
+            op.getScaleA(), op.getScaleB(), op.getTransposeA(), op.getTransposeB(), 1)};
       })
       .Case([&](lm::LinearOp op) {
         return SmallVector<Value>{

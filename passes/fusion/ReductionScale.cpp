@@ -2,6 +2,9 @@
 
 #include "llvm/Support/MathExtras.h"
 
+#include <cmath>
+#include <limits>
+
 using namespace mlir;
 using namespace lmc;
 
@@ -24,4 +27,23 @@ Scalar lmc::reductionScale(Scalar largest, int64_t ranks, bool inverse) {
   Scalar biased = inverse ? double(kBias) - power : power + kBias;
   return bits.make<arith::BitcastOp>(
       types.getF32Type(), bits.make<arith::ShLIOp>(biased, bits.constant(kMantissaBits)));
+}
+
+// The scale is 2^e with e = E - L, where 2^E <= largest < 2^(E+1), and L is the exponent of the
+// largest number of the format. If the mantissa of `largest` is above that number's, e is one more.
+Scalar lmc::fp8Scale(Scalar largest, FloatType format) {
+  int exponent = 0; // the largest number of the format is mantissa 2^(exponent - 1)
+  const float most = llvm::APFloat::getLargest(format.getFloatSemantics()).convertToFloat();
+  const double mantissa = 2 * std::frexp(most, &exponent);
+  Builder types(largest.type().getContext());
+  Scalar bits = largest.make<arith::BitcastOp>(types.getI32Type(), largest);
+  // Adding this carries into the exponent where the mantissa is above that of the largest number.
+  constexpr double kOne = int64_t(1) << kMantissaBits;
+  Scalar carried = bits + (kOne - 1 - (mantissa - 1) * kOne);
+  Scalar width = bits.constant(kMantissaBits), offset = bits.constant(exponent - 1);
+  Scalar raised = bits.make<arith::ShRUIOp>(carried, width);
+  Scalar biased = maximum(raised - offset, 1);
+  Scalar placed = bits.make<arith::ShLIOp>(biased, width);
+  Scalar scale = bits.make<arith::BitcastOp>(types.getF32Type(), placed);
+  return select(largest < std::numeric_limits<double>::infinity(), scale, largest);
 }

@@ -33,7 +33,8 @@ bool feedsActivation(Operation *op) {
 bool mayRunAgain(Operation *op, StringRef mode) {
   if (mode == "block" || isFreeToRecompute(op))
     return true;
-  return mode == "full" && isa<lm::LinearOp, lm::MatmulOp>(op) && feedsActivation(op);
+  return mode == "full" && isa<lm::LinearOp, lm::MatmulOp, lm::ScaledMatmulOp>(op) &&
+         feedsActivation(op);
 }
 
 std::string nameOf(Operation *op) {

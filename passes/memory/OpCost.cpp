@@ -53,7 +53,7 @@ double lmc::forwardFlops(Operation *op) {
       .Case<lm::LinearOp, lm::ExpertLinearOp>([](auto op) {
         return 2 * dim(op.getX(), 0) * dim(op.getX(), 1) * dim(op.getResult(), 1);
       })
-      .Case([](lm::MatmulOp op) {
+      .Case<lm::MatmulOp, lm::ScaledMatmulOp>([](auto op) {
         return 2 * dim(op.getResult(), 0) * dim(op.getResult(), 1) *
                dim(op.getA(), op.getTransposeA() ? 0 : 1);
       })

@@ -37,10 +37,12 @@ static bool isFolder(const std::string &path) {
   return std::filesystem::is_directory(path, error);
 }
 
-// Returns false if one of the two dtypes is not a float type, even if `count` is 0.
+// Returns false if one of the two dtypes is not a float type, even if `count` is 0. Weights in 8
+// bits have scales in other tensors, so their numbers alone are not the weights.
 static bool convert(const SafeTensorsFile::Entry &from, uint64_t count, plan::DType to,
                     void *target) {
-  return from.dtype && convertFloats(*from.dtype, from.data, to, target, count);
+  return from.dtype && byteWidth(*from.dtype) > 1 &&
+         convertFloats(*from.dtype, from.data, to, target, count);
 }
 
 //===--- Export -----------------------------------------------------------===//

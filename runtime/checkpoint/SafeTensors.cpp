@@ -33,11 +33,21 @@ struct FormatDType {
 } // namespace
 
 static const FormatDType kFormatDTypes[] = {
-    {"F32", 4, plan::DType::F32}, {"BF16", 2, plan::DType::BF16}, {"F64", 8, plan::DType::F64},
-    {"I32", 4, plan::DType::I32}, {"I8", 1, plan::DType::I8},     {"F16", 2, plan::DType::F16},
-    {"I64", 8, std::nullopt},     {"U64", 8, std::nullopt},       {"U32", 4, std::nullopt},
-    {"I16", 2, std::nullopt},     {"U16", 2, std::nullopt},       {"U8", 1, std::nullopt},
-    {"BOOL", 1, std::nullopt},    {"F8_E4M3", 1, std::nullopt},   {"F8_E5M2", 1, std::nullopt},
+    {"F32", 4, plan::DType::F32},
+    {"BF16", 2, plan::DType::BF16},
+    {"F64", 8, plan::DType::F64},
+    {"I32", 4, plan::DType::I32},
+    {"I8", 1, plan::DType::I8},
+    {"F16", 2, plan::DType::F16},
+    {"I64", 8, std::nullopt},
+    {"U64", 8, std::nullopt},
+    {"U32", 4, std::nullopt},
+    {"I16", 2, std::nullopt},
+    {"U16", 2, std::nullopt},
+    {"U8", 1, std::nullopt},
+    {"BOOL", 1, std::nullopt},
+    {"F8_E4M3", 1, plan::DType::F8E4M3},
+    {"F8_E5M2", 1, plan::DType::F8E5M2},
 };
 
 static const FormatDType *findFormatDType(std::string_view name) {

@@ -68,7 +68,7 @@ using TensorBuffer = std::unique_ptr<std::byte[]>;
 Result<TensorBuffer> bufferForLargest(const std::vector<TensorView> &tensors,
                                       const std::string &path);
 
-// Returns the name of a dtype in the safetensors format: "F32", "BF16", "F64", "I32", "I8".
+// Returns the name of a dtype in the safetensors format: "F32", "BF16", "F8_E4M3".
 const char *safeTensorsName(plan::DType dtype);
 
 // Returns a shape as "[4096, 11008]".

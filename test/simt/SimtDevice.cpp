@@ -196,7 +196,7 @@ Result<void> SimtDevice::resolveInOneOfTwoWays(const plan::Command &command,
     return userError("a command of the plan has no kernels ({})", source);
   const bool second = launches.size() > 1 && inTwoWays++ % 2 == 1;
   if (const plan::Gemm *op = plan::productOf(command); op && !second) {
-    auto gemm = cpu::bindGemm(*op, memory, gemms);
+    auto gemm = cpu::bindGemm(*op, -1, memory, gemms);
     LMC_TRY(gemm);
     tasks.push_back([gemm = *gemm]() -> Result<void> {
       gemm.run();
@@ -214,7 +214,7 @@ Result<void> SimtDevice::resolve(const plan::Command &command, std::vector<Task>
     return {};
   }
   if (const plan::Gemm *op = command.body_as_Gemm()) {
-    auto gemm = cpu::bindGemm(*op, memory, gemms);
+    auto gemm = cpu::bindGemm(*op, command.workspace(), memory, gemms);
     LMC_TRY(gemm);
     tasks.push_back([gemm = *gemm]() -> Result<void> {
       gemm.run();

@@ -30,8 +30,16 @@ public:
     return (name() + ":" + *cpu).str();
   }
 
-  // Attention's gradient adds up dq in f32. If q has a narrower type, this needs scratch memory.
+  // Attention's gradient adds up dq in f32. If q has a narrower type, this needs scratch memory. So
+  // does a product of factors of 8 bits, which a library computes in bf16.
   RankedTensorType scratchOf(Operation *op, uint64_t) const override {
+    if (auto gemm = dyn_cast<kern::GemmOp>(op); gemm && gemm.getScaleA()) {
+      auto count = [](Value each) {
+        return cast<RankedTensorType>(each.getType()).getNumElements();
+      };
+      return RankedTensorType::get({count(gemm.getA()) + count(gemm.getB())},
+                                   BFloat16Type::get(op->getContext()));
+    }
     auto grad = dyn_cast<kern::AttentionGradOp>(op);
     if (!grad)
       return {};
@@ -41,6 +49,7 @@ public:
   }
 
   bool runsAxesAtOnce() const override { return true; }
+  bool multipliesEightBits() const override { return true; }
   void registerPasses() const override { registerCpuPasses(); }
 
   FailureOr<std::unique_ptr<TargetCode>> generate(ModuleOp plan, const TargetConfig &job,

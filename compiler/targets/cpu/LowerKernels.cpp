@@ -113,7 +113,12 @@ private:
     SmallVector<unsigned> outputs;
   };
 
+  // LLVM has no 8-bit floats; kernels hold their codes.
+  static Type stored(Type element) {
+    return isEightBits(element) ? IntegerType::get(element.getContext(), 8) : element;
+  }
   Type typeOf(Type element, bool innermost) {
+    element = stored(element);
     return innermost && lanes > 1 ? VectorType::get({int64_t(lanes)}, element) : element;
   }
   Scope scopeOf(bool innermost, bool outer) {
@@ -383,6 +388,8 @@ private:
     // zero.
     if (element.isBF16() && isa<arith::TruncFOp>(op))
       return scalarMath.toBf16(operands[0]);
+    if (isEightBits(element))
+      return scalarMath.toEightBits(operands[0], cast<FloatType>(element));
     if (source.isF32() && isa<math::ExpOp>(op))
       return scalarMath.exp(operands[0]);
     if (source.isF32() && isa<math::LogOp>(op))
@@ -414,7 +421,7 @@ private:
 
   Value element(Value pointer, Type element, Value at) {
     Value offset = arith::IndexCastOp::create(b, b.getI64Type(), at);
-    return LLVM::GEPOp::create(b, pointer.getType(), element, pointer,
+    return LLVM::GEPOp::create(b, pointer.getType(), stored(element), pointer,
                                ArrayRef<LLVM::GEPArg>{offset});
   }
 

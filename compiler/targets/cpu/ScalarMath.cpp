@@ -4,6 +4,8 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/BuiltinTypes.h"
 
+#include <cmath>
+
 using namespace mlir;
 
 namespace lmc::codegen {
@@ -168,6 +170,41 @@ Value ScalarMath::toBf16(Value x) {
   Value result = arith::SelectOp::create(b, nan, quiet, rounded);
   result = arith::TruncIOp::create(b, withElement(type, b.getI16Type()), result);
   return arith::BitcastOp::create(b, withElement(type, b.getBF16Type()), result);
+}
+
+// The method is that of narrow() in ground/plan/FloatConvert.cpp.
+Value ScalarMath::toEightBits(Value x, FloatType format) {
+  const llvm::fltSemantics &semantics = format.getFloatSemantics();
+  const int64_t shift = 24 - int64_t(APFloat::semanticsPrecision(semantics)),
+                smallest =
+                    APFloat::semanticsMinExponent(semantics); // of normal numbers: 2^smallest
+  const auto largest = int64_t(APFloat::getLargest(semantics).bitcastToAPInt().getZExtValue());
+  constexpr int64_t kNaN = 0x7F;
+  Type type = x.getType();
+  auto logical = [&](Value value, int64_t by) -> Value {
+    return arith::ShRUIOp::create(b, value, integer(value, by));
+  };
+  Value bits = arith::BitcastOp::create(b, withElement(type, b.getI32Type()), x);
+  Value sign = arith::AndIOp::create(b, logical(bits, 24), integer(bits, 0x80));
+  Value size = arith::AndIOp::create(b, bits, integer(bits, 0x7FFFFFFF));
+  const double spacing = std::ldexp(1.0, int(smallest + shift));
+  Value sum =
+      arith::AddFOp::create(b, arith::BitcastOp::create(b, type, size), constant(x, spacing));
+  Value small = arith::SubIOp::create(b, arith::BitcastOp::create(b, bits.getType(), sum),
+                                      integer(bits, (smallest + shift + 127) << 23));
+  Value odd = arith::AndIOp::create(b, logical(size, shift), integer(bits, 1));
+  const int64_t offset = (int64_t(1) << (shift - 1)) - 1 - ((smallest - 1 + 127) << 23);
+  Value normal = arith::AddIOp::create(b, size, integer(bits, offset));
+  normal = logical(arith::AddIOp::create(b, normal, odd), shift);
+  Value isSmall = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, size,
+                                        integer(bits, (smallest + 127) << 23));
+  Value rounded = arith::SelectOp::create(b, isSmall, small, normal);
+  rounded = arith::MinUIOp::create(b, rounded, integer(bits, largest));
+  Value isNaN =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::ugt, size, integer(bits, 0x7F800000));
+  rounded = arith::SelectOp::create(b, isNaN, integer(bits, kNaN), rounded);
+  return arith::TruncIOp::create(b, withElement(type, b.getI8Type()),
+                                 arith::OrIOp::create(b, rounded, sign));
 }
 
 } // namespace lmc::codegen

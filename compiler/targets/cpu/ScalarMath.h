@@ -24,6 +24,10 @@ struct ScalarMath {
   mlir::Value fromBf16(mlir::Value x);
   mlir::Value toBf16(mlir::Value x);
 
+  // Returns the codes of `format`, f8E4M3FN or f8E5M2, as i8: those of toE4M3() and toE5M2()
+  // (ground/plan/FloatConvert.h), which saturate.
+  mlir::Value toEightBits(mlir::Value x, mlir::FloatType format);
+
   // Returns x * y + z. If `fma` is true, rounds only once, after the addition.
   mlir::Value mulAdd(mlir::Value x, mlir::Value y, mlir::Value z);
 

@@ -32,6 +32,16 @@ void Rows::training() {
       choice("fp64", F64),
       "Type of activations and of the weights that GEMMs read. Master weights, main gradients and "
       "moments (see optimizer.type) are f32 with `bf16`. `f64` is for checks.");
+  KEY(training.fp8, choices({"none", "tensor"}),
+      "Linear layers multiply 8-bit floats: E4M3 forward, E5M2 for the gradient of their results. "
+      "`tensor`: "
+      "a tensor has one scale, a power of two that its own largest value gives (torchao's "
+      "*tensorwise*, "
+      "Transformer Engine's *current scaling*), so nothing is carried from step to step. Not the "
+      "head, "
+      "routers, experts, attention, norms and the optimizer. Master weights, main gradients and "
+      "all sums stay "
+      "f32. ([more](fp8.md))");
   KEY(training.documentMask, alias("reset_attention_mask"),
       "Attention stays within a document: a token sees no key before the start of its own "
       "document. A document starts after the end-of-document token of the document before it. This "

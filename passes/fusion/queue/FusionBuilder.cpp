@@ -1,5 +1,7 @@
 #include "passes/fusion/queue/FusionBuilder.h"
 
+#include "dialects/interfaces/TensorBytes.h"
+
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 
 #include "llvm/ADT/SmallBitVector.h"
@@ -15,7 +17,9 @@ Value lmc::asRows(OpBuilder &b, Location loc, Value value) {
 }
 
 Type lmc::arithmeticType(Type storage) {
-  return storage.isBF16() || storage.isF16() ? Float32Type::get(storage.getContext()) : storage;
+  return storage.isBF16() || storage.isF16() || isEightBits(storage)
+             ? Float32Type::get(storage.getContext())
+             : storage;
 }
 
 int64_t lmc::rowsPerBlock(int64_t rows, int64_t further) {

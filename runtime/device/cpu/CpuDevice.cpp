@@ -149,7 +149,7 @@ Result<void> CpuDevice::chooseProducts(const plan::Plan &plan) {
   for (const auto *function : *plan.functions())
     for (const auto *command : *function->commands()) {
       if (const plan::Gemm *op = plan::productOf(*command))
-        LMC_TRY(bindGemm(*op, resolver.memory, resolver.gemms));
+        LMC_TRY(bindGemm(*op, command->workspace(), resolver.memory, resolver.gemms));
       if (const plan::ExpertLinear *op = command->body_as_ExpertLinear())
         LMC_TRY(bindExperts(*op, resolver.memory, resolver.gemms));
       if (const plan::ExpertLinearGrad *op = command->body_as_ExpertLinearGrad())

@@ -1,4 +1,5 @@
 #include "runtime/device/cpu/HostCommands.h"
+#include "ground/plan/FloatConvert.h"
 #include "ground/plan/Operands.h"
 #include "ground/plan/SliceGeometry.h"
 
@@ -15,7 +16,21 @@ Storage storageOf(plan::DType dtype) {
                                      : Storage::F32;
 }
 
+void ScaledFactor::run() const {
+  uint16_t numberOf[256];
+  for (int code = 0; code < 256; ++code) {
+    const auto bits = static_cast<uint8_t>(code);
+    const float number = format == plan::DType::F8E4M3 ? fromE4M3(bits) : fromE5M2(bits);
+    numberOf[code] = toBFloat16(number * *scale);
+  }
+#pragma omp parallel for schedule(static)
+  for (int64_t i = 0; i < count; ++i)
+    numbers[i] = numberOf[codes[i]];
+}
+
 void GemmCommand::run() const {
+  for (const ScaledFactor &factor : scaled)
+    factor.run();
   if (residual) {
     constexpr int64_t kBlock = 1 << 16;
 #pragma omp parallel for schedule(static)
@@ -26,7 +41,8 @@ void GemmCommand::run() const {
     gemm->run(a + i * strideA, b + i * strideB, d + i * strideD, bias);
 }
 
-Result<GemmCommand> bindGemm(const plan::Gemm &op, HostMemory &memory, GemmCache &gemms) {
+Result<GemmCommand> bindGemm(const plan::Gemm &op, int64_t workspace, HostMemory &memory,
+                             GemmCache &gemms) {
   auto storage = [&](uint32_t slice) { return storageOf(memory.slice(slice).dtype()); };
   GemmShape shape;
   shape.m = int64_t(op.m());
@@ -42,17 +58,33 @@ Result<GemmCommand> bindGemm(const plan::Gemm &op, HostMemory &memory, GemmCache
   shape.output = storage(op.d());
   if (shape.hasBias)
     shape.bias = storage(uint32_t(op.bias()));
+  const char *a = memory.address(op.a()), *b = memory.address(op.b());
+  std::vector<ScaledFactor> scaled;
+  if (op.scale_a() >= 0) {
+    shape.input = Storage::BF16;
+    auto *numbers = reinterpret_cast<uint16_t *>(memory.address(uint32_t(workspace)));
+    auto add = [&](const char *&factor, uint32_t slice, int32_t scale, int64_t count) {
+      scaled.push_back({memory.slice(slice).dtype(), reinterpret_cast<const uint8_t *>(factor),
+                        reinterpret_cast<const float *>(memory.address(uint32_t(scale))), numbers,
+                        count});
+      factor = reinterpret_cast<const char *>(numbers);
+      numbers += count;
+    };
+    add(a, op.a(), op.scale_a(), shape.m * shape.k);
+    add(b, op.b(), op.scale_b(), shape.k * shape.n);
+  }
   LMC_LET(gemm, gemms.find(shape));
   return GemmCommand{*gemm,
-                     memory.address(op.a()),
-                     memory.address(op.b()),
+                     a,
+                     b,
                      shape.hasBias ? memory.address(uint32_t(op.bias())) : nullptr,
                      memory.address(op.d()),
                      residual >= 0 ? memory.address(uint32_t(residual)) : nullptr,
                      int64_t(op.batch()),
                      shape.m * shape.k * elementBytes(shape.input),
                      shape.k * shape.n * elementBytes(shape.input),
-                     shape.m * shape.n * elementBytes(shape.output)};
+                     shape.m * shape.n * elementBytes(shape.output),
+                     std::move(scaled)};
 }
 
 // Returns the command for `op`. The caller sets the distances between rows and between matrices.

@@ -10,6 +10,19 @@ namespace lmc::cpu {
 // Returns the storage type of a float dtype, and F32 for a dtype that is not a float.
 Storage storageOf(plan::DType dtype);
 
+// The numbers for which the codes of a factor of 8 bits stand, code * scale, are written to
+// `numbers` as bf16. This is exact for a scale that is a power of two, but where a number is no
+// normal bf16.
+struct ScaledFactor {
+  plan::DType format;
+  const uint8_t *codes;
+  const float *scale;
+  uint16_t *numbers;
+  int64_t count;
+
+  void run() const;
+};
+
 struct GemmCommand {
   Gemm *gemm;
   const char *a, *b, *bias; // `bias` is null if there is none
@@ -17,6 +30,7 @@ struct GemmCommand {
   const char *residual; // a matrix of d's shape that is added to the product, or null
   // The number of products, and for each operand the bytes from one product's matrix to the next.
   int64_t batch = 1, strideA = 0, strideB = 0, strideD = 0;
+  std::vector<ScaledFactor> scaled; // factors of 8 bits; `a` and `b` are then their numbers
 
   void run() const;
 };
@@ -49,7 +63,9 @@ struct CopyCommand {
   void run(int threads) const;
 };
 
-Result<GemmCommand> bindGemm(const plan::Gemm &op, HostMemory &memory, GemmCache &gemms);
+// `workspace` is the slice of the command that has the product; -1: none.
+Result<GemmCommand> bindGemm(const plan::Gemm &op, int64_t workspace, HostMemory &memory,
+                             GemmCache &gemms);
 Result<ExpertCommand> bindExperts(const plan::ExpertLinear &op, HostMemory &memory,
                                   GemmCache &gemms);
 Result<ExpertCommand> bindExperts(const plan::ExpertLinearGrad &op, HostMemory &memory,

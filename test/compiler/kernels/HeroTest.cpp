@@ -125,7 +125,7 @@ std::vector<Case> cases() {
        "tensor.extract may use the innermost loop index only as the last index"},
       {"bf16Arithmetic",
        oneGeneric("elementwise", "#rc", "4x8xbf16", "%z = arith.addf %a, %a : bf16", "bf16"),
-       "'arith.addf' computes in a 16-bit float; extend to f32 first"},
+       "'arith.addf' computes in a short float; extend to f32 first"},
       {"unknownFunction", oneGeneric("elementwise", "#rc", "4x8xf32", "%z = math.atan %a : f32"),
        "no code for 'math.atan' in a kernel"},
       {"storageType",
@@ -190,16 +190,18 @@ std::vector<Case> cases() {
   } -> tensor<8xf32>)",
                     "%t : tensor<8xf32>"),
        "a column reduction may not depend on another"},
-      {"blockSumRead", blockSums(R"(
+      {"blockSumRead",
+       blockSums(R"(
   %z = linalg.generic {indexing_maps = [affine_map<(r, c) -> (r floordiv 2, c)>, #rc],
                        iterator_types = ["parallel", "parallel"]}
       ins(%sums : tensor<2x8xf32>) outs(%e : tensor<4x8xf32>) {
   ^bb0(%a: f32, %o: f32):
     linalg.yield %a : f32
   } -> tensor<4x8xf32>)",
-                                 "%z : tensor<4x8xf32>, tensor<4x8xf32>"),
+                 "%z : tensor<4x8xf32>, tensor<4x8xf32>"),
        "the sums of blocks of rows may only be a result"},
-      {"blocksOfAnotherSize", blockSums(R"(
+      {"blocksOfAnotherSize",
+       blockSums(R"(
   %all = tensor.empty() : tensor<4xf32>
   %e1 = tensor.empty() : tensor<1x8xf32>
   %f1 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<1x8xf32>) -> tensor<1x8xf32>
@@ -210,9 +212,10 @@ std::vector<Case> cases() {
     %s = arith.addf %acc, %a : f32
     linalg.yield %s : f32
   } -> tensor<1x8xf32>)",
-                                        "%sums, %z : tensor<4x8xf32>, tensor<2x8xf32>, tensor<1x8xf32>"),
+                 "%sums, %z : tensor<4x8xf32>, tensor<2x8xf32>, tensor<1x8xf32>"),
        "a sum over blocks [1, 4, 8] does not match the domain [4, 8] in blocks of 2 rows"},
-      {"blockSumOntoOther", blockSums(R"(
+      {"blockSumOntoOther",
+       blockSums(R"(
   %z = linalg.generic {indexing_maps = [#brc, #i, #bc],
                        iterator_types = ["parallel", "reduction", "parallel"]}
       ins(%x, %rows : tensor<4x8xf32>, tensor<2xf32>) outs(%sums : tensor<2x8xf32>) {
@@ -220,7 +223,7 @@ std::vector<Case> cases() {
     %s = arith.addf %acc, %a : f32
     linalg.yield %s : f32
   } -> tensor<2x8xf32>)",
-                                      "%z : tensor<4x8xf32>, tensor<2x8xf32>"),
+                 "%z : tensor<4x8xf32>, tensor<2x8xf32>"),
        "a sum of blocks of rows starts from something else than a linalg.fill"},
   };
 }

@@ -83,6 +83,22 @@ func.func @strayYield(%x: tensor<8xf32>) {
 
 // -----
 
+func.func @gemmScales(%a: tensor<4x8xf8E4M3FN>, %b: tensor<8x6xf8E4M3FN>, %s: tensor<f32>) {
+  // expected-error @+1 {{'kern.gemm' op multiplies 'tensor<4x8xf8E4M3FN>' by 'tensor<8x6xf8E4M3FN>'; factors of 8 bits have scales, and no others have}}
+  %0 = kern.gemm %a, %b : (tensor<4x8xf8E4M3FN>, tensor<8x6xf8E4M3FN>) -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @gemmOneShort(%a: tensor<4x8xf8E4M3FN>, %b: tensor<8x6xbf16>, %s: tensor<f32>) {
+  // expected-error @+1 {{'kern.gemm' op multiplies 'tensor<4x8xf8E4M3FN>' by 'tensor<8x6xbf16>'; factors of 8 bits have scales, and no others have}}
+  %0 = kern.gemm %a, %b scales %s, %s : (tensor<4x8xf8E4M3FN>, tensor<8x6xbf16>, tensor<f32>, tensor<f32>) -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
 func.func @contraction(%a: tensor<4x8xf32>, %b: tensor<6x8xf32>) {
   // expected-error @+1 {{'kern.gemm' op multiplies [4, 8] by [6, 8] into 'tensor<4x8xf32>'}}
   %0 = kern.gemm %a, %b : (tensor<4x8xf32>, tensor<6x8xf32>) -> tensor<4x8xf32>

@@ -839,6 +839,46 @@ func.func @scaledCastRanks(%x: tensor<4xf32>, %max: tensor<f32>) {
 
 // -----
 
+func.func @fp8ScaleDtype(%max: tensor<f32>) {
+  // expected-error @+1 {{'lm.fp8_scale' op has the dtype 'bf16'; give f8E4M3FN or f8E5M2}}
+  %0 = lm.fp8_scale %max of bf16 : (tensor<f32>) -> tensor<f32>
+  return
+}
+
+// -----
+
+func.func @scaledMatmulDepth(%a: tensor<4x8xf8E4M3FN>, %b: tensor<6x8xf8E4M3FN>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.scaled_matmul' op has contraction size of b 6, expected 8}}
+  %0 = lm.scaled_matmul %a, %b scales %s, %s : (tensor<4x8xf8E4M3FN>, tensor<6x8xf8E4M3FN>, tensor<f32>, tensor<f32>) -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @scaledMatmulResidual(%a: tensor<4x8xf8E4M3FN>, %b: tensor<6x8xf8E4M3FN>, %s: tensor<f32>, %r: tensor<4x6xf32>) {
+  // expected-error @+1 {{'lm.scaled_matmul' op adds a matrix of type 'tensor<4x6xf32>'}}
+  %0 = lm.scaled_matmul %a, %b scales %s, %s residual %r : (tensor<4x8xf8E4M3FN>, tensor<6x8xf8E4M3FN>, tensor<f32>, tensor<f32>, tensor<4x6xf32>) -> tensor<4x6xbf16> {transpose_b}
+  return
+}
+
+// -----
+
+func.func @scaledMatmulBias(%a: tensor<4x8xf8E4M3FN>, %b: tensor<6x8xf8E4M3FN>, %s: tensor<f32>, %r: tensor<4xf32>) {
+  // expected-error @+1 {{'lm.scaled_matmul' op has bias size 4, expected 6}}
+  %0 = lm.scaled_matmul %a, %b scales %s, %s bias %r : (tensor<4x8xf8E4M3FN>, tensor<6x8xf8E4M3FN>, tensor<f32>, tensor<f32>, tensor<4xf32>) -> tensor<4x6xbf16> {transpose_b}
+  return
+}
+
+// -----
+
+func.func @scaledMatmulGradDtype(%a: tensor<4x8xf8E4M3FN>, %b: tensor<6x8xf8E4M3FN>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.scaled_matmul' op has the grad_dtype 'f32'; give f8E4M3FN or f8E5M2}}
+  %0 = lm.scaled_matmul %a, %b scales %s, %s : (tensor<4x8xf8E4M3FN>, tensor<6x8xf8E4M3FN>, tensor<f32>, tensor<f32>) -> tensor<4x6xf32> {transpose_b, grad_dtype = f32}
+  return
+}
+
+// -----
+
 func.func @scaleType(%x: tensor<4xf32>, %s: tensor<f32>) {
   // expected-error @+1 {{'lm.scale' op must keep the type of its input}}
   %0 = lm.scale %x, %s : (tensor<4xf32>, tensor<f32>) -> tensor<4xbf16>

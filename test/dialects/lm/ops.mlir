@@ -146,6 +146,16 @@ func.func @optimizer(%p: tensor<4x8xf32>, %s: tensor<f32>, %v: tensor<4xf32>) {
   %h = lm.scaled_cast %p, %max over 8 : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xf16>
   // CHECK: lm.scaled_cast %[[H]], %[[MAX]] over 8 : (tensor<4x8xf16>, tensor<f32>) -> tensor<4x8xf32>
   %back = lm.scaled_cast %h, %max over 8 : (tensor<4x8xf16>, tensor<f32>) -> tensor<4x8xf32>
+  // CHECK: %[[SCALE:.*]] = lm.fp8_scale %[[MAX]] of f8E4M3FN : (tensor<f32>) -> tensor<f32>
+  %scale = lm.fp8_scale %max of f8E4M3FN : (tensor<f32>) -> tensor<f32>
+  // CHECK: %[[CODES:.*]] = lm.quantize %[[P]], %[[SCALE]] : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xf8E4M3FN>
+  %codes = lm.quantize %p, %scale : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xf8E4M3FN>
+  // CHECK: %[[FIVE:.*]] = lm.quantize %[[P]], %[[SCALE]] : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xf8E5M2>
+  %five = lm.quantize %p, %scale : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xf8E5M2>
+  // CHECK: %[[SQUARE:.*]] = lm.scaled_matmul %[[CODES]], %[[FIVE]] scales %[[SCALE]], %[[SCALE]] : (tensor<4x8xf8E4M3FN>, tensor<4x8xf8E5M2>, tensor<f32>, tensor<f32>) -> tensor<4x4xf32> {grad_dtype = f8E5M2, transpose_b}
+  %square = lm.scaled_matmul %codes, %five scales %scale, %scale : (tensor<4x8xf8E4M3FN>, tensor<4x8xf8E5M2>, tensor<f32>, tensor<f32>) -> tensor<4x4xf32> {transpose_b, grad_dtype = f8E5M2}
+  // CHECK: lm.scaled_matmul %[[CODES]], %[[FIVE]] scales %[[SCALE]], %[[SCALE]] acc %[[SQUARE]] bias %[[V]] : (tensor<4x8xf8E4M3FN>, tensor<4x8xf8E5M2>, tensor<f32>, tensor<f32>, tensor<4x4xf32>, tensor<4xf32>) -> tensor<4x4xf32> {transpose_b}
+  %added = lm.scaled_matmul %codes, %five scales %scale, %scale acc %square bias %v : (tensor<4x8xf8E4M3FN>, tensor<4x8xf8E5M2>, tensor<f32>, tensor<f32>, tensor<4x4xf32>, tensor<4xf32>) -> tensor<4x4xf32> {transpose_b}
   // CHECK: lm.global_norm %[[P]], %[[V]] : (tensor<4x8xf32>, tensor<4xf32>) -> tensor<f32>
   %1 = lm.global_norm %p, %v : (tensor<4x8xf32>, tensor<4xf32>) -> tensor<f32>
   // CHECK: lm.guard_norm %[[S]], %[[S]] limits %[[S]], %[[S]] : (tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> tensor<f32>

@@ -3,6 +3,8 @@
 #include "plan_generated.h"
 #include "test/ground/config/ConfigFixture.h"
 
+#include <gmock/gmock.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -34,6 +36,22 @@ TEST_F(ChecksTest, Adamw8bitComputesInF32) {
                         "adamw, or f32 or bf16\n"),
             std::string::npos)
       << errors;
+}
+
+TEST_F(ChecksTest, EightBitsNeedWidthsOfSixteen) {
+  using testing::HasSubstr;
+  const std::string fp8 = "fp8 = \"tensor\"\n";
+  EXPECT_EQ(errorsOf(kModel + kTraining + fp8), "");
+  EXPECT_THAT(errorsOf(with("intermediate_size", "172") + fp8),
+              HasSubstr(": error: fp8 = \"tensor\" needs widths that are multiples of 16, and "
+                        "intermediate_size is 172\n"));
+  EXPECT_THAT(errorsOf(with("num_attention_heads", "4\nhead_dim = 6") + fp8),
+              HasSubstr("and num_attention_heads x head_dim is 24\n"));
+  EXPECT_THAT(errorsOf(kModel + kTraining + "compute_dtype = \"f64\"\n" + fp8),
+              HasSubstr(": error: fp8 = \"tensor\" needs compute_dtype = \"bf16\" or \"f32\", not "
+                        "\"f64\"\n"));
+  EXPECT_THAT(errorsOf(kModel + kTraining + "fp8 = \"row\"\n"),
+              HasSubstr("it must be one of none, tensor"));
 }
 
 TEST_F(ChecksTest, MuonsRateFollowsTheSchedule) {

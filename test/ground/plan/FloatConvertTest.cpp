@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -67,6 +68,60 @@ TEST(FloatConvert, RoundsDoublesToFloat16Once) {
   uint16_t bits = 0;
   ASSERT_TRUE(convertFloats(DType::F64, &value, DType::F16, &bits, 1));
   EXPECT_EQ(bits, 0x3C01);
+}
+
+struct EightBits {
+  uint8_t (*toCode)(float);
+  float (*fromCode)(uint8_t);
+  int mantissa, bias;   // bits of the mantissa, bias of the exponent
+  uint8_t largest, nan; // codes of the largest finite number and of NaN
+};
+
+void roundsToTheNearest(const EightBits &format) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  auto number = [&](int code) {
+    const int implicit = 1 << format.mantissa, exponent = code / implicit;
+    return std::ldexp(float(code % implicit + (exponent ? implicit : 0)),
+                      std::max(exponent, 1) - format.bias - format.mantissa);
+  };
+  for (int code = 0; code <= format.largest; ++code) {
+    const float x = format.fromCode(uint8_t(code));
+    EXPECT_EQ(x, number(code));
+    EXPECT_EQ(format.fromCode(uint8_t(code | 0x80)), -x);
+    EXPECT_EQ(format.toCode(x), code);
+    EXPECT_EQ(format.toCode(-x), code | 0x80);
+    const bool isLast = code == format.largest;
+    const float tie = (x + number(code + 1)) / 2;
+    const int even = isLast ? code : code + (code & 1), next = isLast ? code : code + 1;
+    EXPECT_EQ(format.toCode(tie), even) << x;
+    EXPECT_EQ(format.toCode(-tie), even | 0x80) << x;
+    EXPECT_EQ(format.toCode(std::nextafter(tie, 0.0f)), code) << x;
+    EXPECT_EQ(format.toCode(std::nextafter(tie, infinity)), next) << x;
+  }
+  for (float large : {infinity, std::numeric_limits<float>::max()}) {
+    EXPECT_EQ(format.toCode(large), format.largest);
+    EXPECT_EQ(format.toCode(-large), format.largest | 0x80);
+  }
+  for (uint32_t bits : {0x7F800001u, 0x7FC00000u, 0xFFFFFFFFu})
+    EXPECT_EQ(format.toCode(std::bit_cast<float>(bits)) & 0x7F, format.nan);
+  EXPECT_TRUE(std::isnan(format.fromCode(format.nan)));
+}
+
+TEST(FloatConvert, RoundsToTheNearestE4M3AndSaturates) {
+  roundsToTheNearest({toE4M3, fromE4M3, 3, 7, 0x7E, 0x7F});
+  EXPECT_EQ(fromE4M3(0x7E), 448);
+}
+TEST(FloatConvert, RoundsToTheNearestE5M2AndSaturates) {
+  roundsToTheNearest({toE5M2, fromE5M2, 2, 15, 0x7B, 0x7F});
+  EXPECT_EQ(fromE5M2(0x7B), 57344);
+  EXPECT_EQ(fromE5M2(0x7C), std::numeric_limits<float>::infinity());
+}
+
+TEST(FloatConvert, RoundsDoublesToEightBitsOnce) {
+  const double value = 1 + 0x1p-4 + 0x1p-40; // above a tie that rounding to f32 would make
+  uint8_t bits = 0;
+  ASSERT_TRUE(convertFloats(DType::F64, &value, DType::F8E4M3, &bits, 1));
+  EXPECT_EQ(bits, 0x39);
 }
 
 TEST(FloatConvert, KeepsInfinityAndNaN) {

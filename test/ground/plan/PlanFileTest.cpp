@@ -458,6 +458,52 @@ TEST(PlanFile, OpensWhatIsSound) {
   use(**plan);
 }
 
+// A product of factors of 8 bits for a CPU, which `change` changes. Returns the error, or "".
+static std::string withScales(const std::function<void(plan::PlanT &, plan::GemmT &)> &change) {
+  PlanBuilder b = PlanBuilder();
+  plan::GemmT gemm;
+  gemm.m = 8, gemm.n = 4, gemm.k = 16;
+  gemm.a = b.slice(DType::F8E4M3, {8, 16}, 1);
+  gemm.b = b.slice(DType::F8E4M3, {16, 4}, 1);
+  gemm.d = b.slice(DType::BF16, {8, 4}, 1);
+  gemm.scale_a = int(b.slice(DType::F32, {}, 1));
+  gemm.scale_b = int(b.slice(DType::F32, {}, 1));
+  const uint32_t workspace = b.slice(DType::BF16, {12, 16}, 1);
+  b.command(gemm);
+  b.plan.functions[0]->commands[0]->workspace = int(workspace);
+  change(b.plan, *b.plan.functions[0]->commands[0]->body.AsGemm());
+  auto opened = b.open();
+  return opened ? std::string() : opened.error().message;
+}
+
+TEST(PlanFile, ChecksProductsOfEightBits) {
+  using testing::HasSubstr;
+  EXPECT_EQ(withScales([](auto &, auto &) {}), "");
+  EXPECT_EQ(withScales([](auto &p, auto &g) { p.slices[g.b]->dtype = DType::F8E5M2; }), "");
+  EXPECT_THAT(withScales([](auto &p, auto &g) {
+                p.slices[g.a]->dtype = p.slices[g.b]->dtype = DType::F8E5M2;
+              }),
+              HasSubstr("it multiplies F8E5M2 by F8E5M2"));
+  EXPECT_THAT(withScales([](auto &p, auto &g) { p.slices[g.b]->dtype = DType::I8; }),
+              HasSubstr("it multiplies F8E4M3 by I8"));
+  EXPECT_THAT(withScales([](auto &, auto &g) { g.scale_b = -1; }),
+              HasSubstr("operand scale_b does not exist"));
+  EXPECT_THAT(withScales([](auto &, auto &g) { g.scale_a = int(g.d); }),
+              HasSubstr("operand scale_a is BF16, not F32"));
+  EXPECT_THAT(withScales([](auto &p, auto &) { p.functions[0]->commands[0]->workspace = -1; }),
+              HasSubstr("operand workspace does not exist"));
+  EXPECT_THAT(withScales([](auto &, auto &g) { g.m = 9; }),
+              HasSubstr("operand a has 128 elements"));
+  EXPECT_THAT(withScales([](auto &, auto &g) { g.bias = int(g.scale_a); }),
+              HasSubstr("operand bias has 1 elements, not 4"));
+  // Factors of other dtypes have no scales.
+  PlanBuilder b = completePlan();
+  b.plan.functions[0]->commands[2]->body.AsGemm()->scale_a = 3;
+  auto opened = b.open();
+  ASSERT_FALSE(opened);
+  EXPECT_THAT(opened.error().message, HasSubstr("it has scales for factors of F32"));
+}
+
 TEST(PlanFile, OpensWhatIsSoundForAGpu) {
   auto plan = cudaPlan().open();
   ASSERT_TRUE(plan) << plan.error().message;

@@ -108,4 +108,49 @@ TEST(ReductionScale, ZerosStayZeroAndInfinityAndNaNArrive) {
   }
 }
 
+// The scales of 8-bit floats, by a kernel.
+std::vector<float> fp8Scales(std::vector<float> largest, bool isE5M2) {
+  FusionScope scope;
+  mlir::OpBuilder &b = scope.b();
+  auto type = RankedTensorType::get({int64_t(largest.size())}, b.getF32Type());
+  mlir::FloatType format = isE5M2 ? mlir::FloatType(b.getType<mlir::Float8E5M2Type>())
+                                  : mlir::FloatType(b.getType<mlir::Float8E4M3FNType>());
+  FusionBuilder f(b, scope.loc(), kern::Hero::Elementwise, scope.arguments({type}), "test");
+  Value result =
+      f.map(type, {{f.arg(0), f.all(1)}}, [&](Elements s) { return fp8Scale(s[0], format); });
+  Kernel kernel(scope.kernelText(f.finish(result)));
+  EXPECT_EQ(kernel.error(), "");
+  std::vector<float> scales(largest.size());
+  kernel.run({largest.data(), scales.data()});
+  return scales;
+}
+
+TEST(Fp8Scale, IsTheSmallestPowerOfTwoThatFits) {
+  for (const auto &[isE5M2, most] : {std::pair(false, 448.0), std::pair(true, 57344.0)}) {
+    std::vector<float> largest{0, 1e-45f, 1e-38f, 1, kInfinity};
+    for (int power = -140; power < 128; ++power)
+      for (double mantissa : {1.0, 1.5, 1.75, 1.9}) {
+        const float value = float(std::ldexp(mantissa, power));
+        for (float near : {std::nextafter(value, 0.0f), value, std::nextafter(value, kInfinity)})
+          if (near < kInfinity)
+            largest.push_back(near);
+      }
+    largest.push_back(std::numeric_limits<float>::quiet_NaN());
+    const std::vector<float> scales = fp8Scales(largest, isE5M2);
+    for (size_t i = 0; i < largest.size(); ++i) {
+      const double x = double(largest[i]), s = double(scales[i]);
+      SCOPED_TRACE(std::to_string(x));
+      if (!std::isfinite(x)) {
+        EXPECT_FALSE(std::isfinite(s));
+        continue;
+      }
+      int exponent = 0;
+      EXPECT_EQ(std::frexp(s, &exponent), 0.5);
+      EXPECT_GE(s, 0x1p-126);
+      EXPECT_LE(x / s, most);
+      EXPECT_TRUE(s == 0x1p-126 || x / (s / 2) > most);
+    }
+  }
+}
+
 } // namespace

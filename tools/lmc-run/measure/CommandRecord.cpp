@@ -44,6 +44,10 @@ double elementAt(plan::DType dtype, const char *data, uint64_t index) {
     return double(as(int32_t()));
   case plan::DType::I8:
     return double(as(int8_t()));
+  case plan::DType::F8E4M3:
+    return double(fromE4M3(as(uint8_t())));
+  case plan::DType::F8E5M2:
+    return double(fromE5M2(as(uint8_t())));
   }
   return 0;
 }

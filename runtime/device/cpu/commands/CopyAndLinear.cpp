@@ -9,9 +9,9 @@ Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::Co
 }
 
 template <>
-Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::Gemm &op) {
-  LMC_LET(gemm, bindGemm(op, at.memory, at.gemms));
-  return BoundCommand([gemm = *gemm] { gemm.run(); });
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &command, const plan::Gemm &op) {
+  LMC_LET(gemm, bindGemm(op, command.workspace(), at.memory, at.gemms));
+  return BoundCommand([gemm = std::move(*gemm)] { gemm.run(); });
 }
 
 template <typename Op> static Result<BoundCommand> resolveExperts(Resolver &at, const Op &op) {

@@ -111,7 +111,7 @@ Result<BoundCommand> resolve(Resolver &at, const plan::Command &,
 
 template <>
 Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::LinearSwiglu &op) {
-  LMC_LET(product, bindGemm(*op.product(), at.memory, at.gemms));
+  LMC_LET(product, bindGemm(*op.product(), -1, at.memory, at.gemms));
   const GatedRows gated{int64_t(op.product()->n() / 2), at.threads, int64_t(op.product()->m())};
   return withTypeOf(at.storage(op.a()), [&](auto type) {
     using T = decltype(type);
@@ -126,7 +126,7 @@ Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::Li
 template <>
 Result<BoundCommand> resolve(Resolver &at, const plan::Command &,
                              const plan::SwigluLinearGrad &op) {
-  LMC_LET(product, bindGemm(*op.product(), at.memory, at.gemms));
+  LMC_LET(product, bindGemm(*op.product(), -1, at.memory, at.gemms));
   const GatedRows gated{int64_t(op.product()->n()), at.threads, int64_t(op.product()->m())};
   return withTypeOf(at.storage(op.dgu()), [&](auto type) {
     using T = decltype(type);

@@ -1,10 +1,13 @@
 // The functions that kernels compute themselves, against libm in double precision.
 #include "test/compiler/targets/cpu/KernelRunner.h"
 
+#include "ground/plan/FloatConvert.h"
+
 #include "gtest/gtest.h"
 
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 using namespace lmc::codegen;
 using namespace lmc::codegen::test;
@@ -90,6 +93,30 @@ TEST(ScalarMath, log) { check("math.log %a : f32", std::log, 2); }
 TEST(ScalarMath, tanh) { check("math.tanh %a : f32", std::tanh, 2); }
 TEST(ScalarMath, sqrt) { check("math.sqrt %a : f32", std::sqrt, 0.5); }
 TEST(ScalarMath, erfThroughLibm) { check("math.erf %a : f32", std::erf, 2); }
+
+// All numbers of a format, what lies between two of them, and a sweep of all floats.
+TEST(ScalarMath, eightBitsAreThoseOfTheRuntime) {
+  for (const auto &[format, toCode, fromCode] :
+       {std::tuple("f8E4M3FN", &lmc::toE4M3, &lmc::fromE4M3),
+        std::tuple("f8E5M2", &lmc::toE5M2, &lmc::fromE5M2)}) {
+    std::vector<float> x = sweep();
+    for (int code = 0; code < 255; ++code) {
+      const float value = fromCode(uint8_t(code));
+      const float tie = (value + fromCode(uint8_t(code + 1))) / 2;
+      for (float near : {value, std::nextafter(tie, 0.0f), tie, std::nextafter(tie, INFINITY)})
+        x.push_back(near);
+    }
+    std::vector<uint8_t> y(x.size());
+    const std::string op = std::string("arith.truncf %a : f32 to ") + format;
+    for (CpuTarget target : {CpuTarget{"x86-64"}, CpuTarget{"native"}}) {
+      Kernel kernel(unary(op.c_str(), x.size(), "f32", format), target);
+      ASSERT_EQ(kernel.error(), "");
+      kernel.run({x.data(), y.data()});
+      for (size_t i = 0; i < x.size(); ++i)
+        ASSERT_EQ(y[i], toCode(x[i])) << x[i] << " as " << format;
+    }
+  }
+}
 
 TEST(ScalarMath, bf16RoundsToNearestEven) {
   std::vector<float> x = sweep();

@@ -1,0 +1,161 @@
+// lm-quantize-linears: casts the factors of layers' matrix products to 8-bit floats. Passes.td
+// shows an example.
+#include "passes/autodiff/Passes.h"
+
+#include "dialects/lm/Lm.h"
+#include "dialects/lm/TensorTypes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/SymbolTable.h"
+
+#include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace lmc {
+#define GEN_PASS_DEF_QUANTIZELINEARSPASS
+#include "passes/autodiff/Passes.h.inc"
+} // namespace lmc
+
+using namespace mlir;
+using namespace lmc;
+
+// The products of 8-bit floats of tensor cores need rows of 16 bytes.
+static constexpr int64_t kMultiple = 16;
+
+namespace {
+
+class LinearQuantizer {
+public:
+  explicit LinearQuantizer(ModuleOp module)
+      : module(module), symbols(module), b(module.getContext()) {}
+
+  LogicalResult run() {
+    llvm::MapVector<func::FuncOp, SmallVector<func::CallOp>> layers;
+    module.walk([&](func::CallOp call) {
+      if (auto layer = symbols.lookup<func::FuncOp>(call.getCallee()))
+        layers[layer].push_back(call);
+    });
+    for (auto &[layer, calls] : layers)
+      if (failed(quantizeLayer(layer, calls)))
+        return failure();
+    eraseUnread();
+    return success();
+  }
+
+  unsigned numQuantized = 0;
+
+private:
+  // Returns true if the result are scores of a router. They decide which experts compute a token,
+  // and are few.
+  static bool isRouter(lm::LinearOp linear) {
+    return llvm::any_of(linear->getUsers(), [](Operation *user) { return isa<lm::RouteOp>(user); });
+  }
+
+  LogicalResult quantizeLayer(func::FuncOp layer, ArrayRef<func::CallOp> calls) {
+    llvm::DenseMap<Value, lm::Quantized> inputs;
+    llvm::MapVector<unsigned, lm::Quantized> weights; // key: number of the weight's argument
+    Block &body = layer.getBody().front();
+    SmallVector<lm::LinearOp> linears(body.getOps<lm::LinearOp>());
+    for (lm::LinearOp linear : linears) {
+      if (isRouter(linear))
+        continue;
+      auto weight = dyn_cast<BlockArgument>(linear.getWeight());
+      if (!weight)
+        return linear.emitOpError("has a weight that is no argument of its layer");
+      for (int64_t extent : tensorTypeOf(weight).getShape())
+        if (extent % kMultiple != 0)
+          return linear.emitOpError("has a weight of ")
+                 << tensorTypeOf(weight) << ", and products of 8-bit floats need multiples of "
+                 << kMultiple;
+      lm::Quantized &x = inputs[linear.getX()];
+      if (!x.codes) {
+        b.setInsertionPointAfterValue(linear.getX());
+        x = lm::quantize(b, linear.getLoc(), linear.getX(), forwardType());
+      }
+      lm::Quantized &w = weights[weight.getArgNumber()];
+      if (!w.codes) {
+        Location loc = weight.getLoc();
+        w.codes = body.addArgument(tensorTypeOf(weight).clone(forwardType()), loc);
+        w.scale = body.addArgument(RankedTensorType::get({}, b.getF32Type()), loc);
+      }
+      b.setInsertionPoint(linear);
+      auto product = lm::ScaledMatmulOp::create(
+          b, linear.getLoc(), linear.getType(), x.codes, w.codes, x.scale, w.scale, Value(),
+          linear.getBias(), linear.getResidual(), /*transpose_a=*/false,
+          /*transpose_b=*/!linear.getTransposed(),
+          TypeAttr::get(Float8E5M2Type::get(b.getContext())));
+      linear.replaceAllUsesWith(product.getResult());
+      linear.erase();
+      ++numQuantized;
+    }
+    if (weights.empty())
+      return success();
+    llvm::BitVector unread(body.getNumArguments());
+    for (auto &[argument, codes] : weights)
+      if (body.getArgument(argument).use_empty())
+        unread.set(argument);
+    for (func::CallOp call : calls)
+      if (failed(castWeights(call, weights, unread)))
+        return failure();
+    body.eraseArguments(unread);
+    layer.setFunctionType(
+        b.getFunctionType(body.getArgumentTypes(), layer.getFunctionType().getResults()));
+    return success();
+  }
+
+  // Gives a call the codes and scales of its weights, which are cast from the master weights.
+  LogicalResult castWeights(func::CallOp call,
+                            const llvm::MapVector<unsigned, lm::Quantized> &weights,
+                            const llvm::BitVector &unread) {
+    SmallVector<Value> operands(call.getOperands());
+    b.setInsertionPoint(call);
+    for (auto &[argument, codes] : weights) {
+      auto load = operands[argument].getDefiningOp<lm::LoadOp>();
+      if (!load)
+        return call.emitOpError("passes a weight that no lm.load reads");
+      lm::VariableOp master = parameterOf(load, symbols);
+      Value weight = lm::LoadOp::create(b, load.getLoc(), master.getType(), master.getSymName());
+      const lm::Quantized cast = lm::quantize(b, load.getLoc(), weight, forwardType());
+      operands.push_back(cast.codes);
+      operands.push_back(cast.scale);
+    }
+    SmallVector<Value> read;
+    for (auto [index, operand] : llvm::enumerate(operands))
+      if (!unread.test(unsigned(index)))
+        read.push_back(operand);
+    call->setOperands(read);
+    return success();
+  }
+
+  // Erases loads that nobody reads, and copies of weights in the compute dtype that nobody loads.
+  void eraseUnread() {
+    llvm::StringSet<> read;
+    module.walk([&](lm::LoadOp load) {
+      if (load.use_empty())
+        load.erase();
+      else
+        read.insert(load.getVariable());
+    });
+    for (auto variable : llvm::make_early_inc_range(module.getOps<lm::VariableOp>()))
+      if (variable.getKind() == lm::VariableKind::ComputeCopy &&
+          !read.contains(variable.getSymName()))
+        variable.erase();
+  }
+
+  Type forwardType() { return Float8E4M3FNType::get(b.getContext()); }
+
+  ModuleOp module;
+  SymbolTable symbols;
+  OpBuilder b;
+};
+
+struct QuantizeLinearsPass : lmc::impl::QuantizeLinearsPassBase<QuantizeLinearsPass> {
+  void runOnOperation() override {
+    LinearQuantizer quantizer(getOperation());
+    if (failed(quantizer.run()))
+      return signalPassFailure();
+    numQuantized += quantizer.numQuantized;
+  }
+};
+} // namespace

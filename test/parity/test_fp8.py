@@ -1,0 +1,149 @@
+"""Linear layers of 8-bit floats, against PyTorch with its float8 dtypes."""
+
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import reference
+from programs import metrics
+from test_gradients import MODELS, OPTIMIZER, STEPS, assert_gradients_agree, dumped_gradients, job_of, relative_error, train
+
+SEPARATE = "--disable-fusion=linears"  # each linear layer has its own product, and so its own scales
+FP8 = ["llama-grouped-tied", "llama-biases", "mistral-window", "qwen2", "olmo2"]
+
+
+def scale_of(x: torch.Tensor, largest: float) -> float:
+    """The smallest power of two s, 2^-126 or more, with max|x| / s <= largest."""
+    mantissa, exponent = math.frexp(x.abs().max().item() / largest)
+    if mantissa == 0:
+        return 2.0**-126
+    return 2.0 ** max(exponent - (mantissa == 0.5), -126)
+
+
+def rounded(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The numbers that the codes of x stand for."""
+    scale = scale_of(x, torch.finfo(dtype).max)
+    return (x / scale).to(dtype).to(x.dtype) * scale
+
+
+class Fp8Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        x, weight = rounded(x, torch.float8_e4m3fn), rounded(weight, torch.float8_e4m3fn)
+        ctx.save_for_backward(x, weight)
+        return x @ weight.T
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, weight = ctx.saved_tensors
+        dy = rounded(dy, torch.float8_e5m2)
+        return dy @ weight, dy.flatten(0, -2).T @ x.flatten(0, -2)
+
+
+@pytest.fixture
+def in_fp8(monkeypatch):
+    """The reference computes all products of layers, and not the head, of 8-bit floats."""
+    plain = reference.F
+    head = {}
+
+    def linear(x, weight, bias=None):
+        if weight.shape[0] in head:
+            return plain.linear(x, weight, bias)
+        y = Fp8Linear.apply(x, weight)
+        return y if bias is None else y + bias
+
+    names = {name: getattr(plain, name) for name in
+             ("embedding", "silu", "scaled_dot_product_attention", "cross_entropy", "one_hot")}
+    monkeypatch.setattr(reference, "F", SimpleNamespace(linear=linear, **names))
+
+    def of(model):
+        head[model.vocab_size] = True
+
+    return of
+
+
+def fp8_job(name: str, dtype: str = "f32", **changes):
+    job = job_of(name, dtype, **changes)
+    return replace(job, settings={**job.settings, "training": {"fp8": "tensor"}})
+
+
+@pytest.mark.parametrize("largest", [448.0, 57344.0])
+def test_the_scale_is_the_smallest_that_fits(largest):
+    for value in (0.0, 1e-45, 1e-30, 0.7, 1.0, 447.9, 448.0, 448.1, 57344.0, 57345.0, 3e38):
+        scale = scale_of(torch.tensor([value, -value / 3]), largest)
+        assert value / scale <= largest and (scale == 2.0**-126 or value / (scale / 2) > largest), value
+
+
+@pytest.mark.parametrize("name", FP8)
+def test_gradients_are_those_of_pytorch(programs, compiled, tmp_path, in_fp8, name):
+    """Sums of f32 differ in their last bits, and where one lies between two codes, so does a code."""
+    job = fp8_job(name)
+    in_fp8(job.model)
+    exact = reference.random_weights(job.model, seed=7)
+    theirs = reference.gradients(job.model, exact, job.windows())
+    weights, ours = dumped_gradients(programs, lambda each: compiled(each, SEPARATE), tmp_path, job)
+    assert_gradients_agree(ours, theirs, 5e-3)
+
+
+@pytest.mark.parametrize("name", FP8)
+def test_gradients_are_not_those_of_f32(programs, compiled, tmp_path, name):
+    """What the test before allows is less than what rounding to 8 bits changes."""
+    job = fp8_job(name)
+    weights, ours = dumped_gradients(programs, lambda each: compiled(each, SEPARATE), tmp_path, job)
+    theirs = reference.gradients(job.model, weights, job.windows())
+    errors = {n: relative_error(ours[n], theirs[n]) for n in theirs}
+    print(errors)
+    matrices = [errors[n] for n in theirs if "_proj.weight" in n]
+    assert min(matrices) > 1e-2 and max(errors.values()) < 0.3
+
+
+@pytest.mark.parametrize("name", FP8)
+def test_losses_are_those_of_pytorch(programs, compiled, tmp_path, in_fp8, name):
+    job = fp8_job(name)
+    in_fp8(job.model)
+    weights, out = train(programs, lambda each: compiled(each, SEPARATE), tmp_path, job)
+    theirs = reference.train(job.model, weights, job.windows(), OPTIMIZER, STEPS)
+    losses = [(line["loss"], step.loss) for line, step in zip(metrics(out), theirs, strict=True)]
+    print(losses)
+    assert losses[0][0] == pytest.approx(losses[0][1], rel=1e-5)
+    assert all(mine == pytest.approx(other, rel=1e-2) for mine, other in losses)
+
+
+@pytest.mark.parametrize("name", ["llama-grouped-tied", "gpt2", "mixtral"])
+def test_losses_are_near_f32(programs, compiled, tmp_path, name, dtype="bf16"):
+    """Products that share an input are one, whose weights share a scale; GPT-2 has transposed weights; experts and
+    routers stay as they are."""
+    job = fp8_job(name, dtype)
+    weights, out = train(programs, compiled, tmp_path, job)
+    theirs = reference.train(job.model, weights, job.windows(), OPTIMIZER, STEPS)
+    for mine, other in zip(metrics(out), theirs, strict=True):
+        print(f"loss {mine['loss']:.6f}, f32 {other.loss:.6f}")
+        assert mine["loss"] == pytest.approx(other.loss, rel=1e-1)
+    assert any(mine["loss"] != pytest.approx(other.loss, rel=1e-5) for mine, other in zip(metrics(out), theirs))
+
+
+@pytest.mark.parametrize("recompute", ["activation", "full", "block"])
+def test_recompute_changes_no_bit(programs, compiled, tmp_path, recompute):
+    job = fp8_job("llama-grouped-tied", "bf16", micro_batch_size=2)
+    again = replace(job, settings={**job.settings, "memory": {"recompute": recompute}})
+    losses = []
+    for index, each in enumerate((job, again)):
+        (tmp_path / str(index)).mkdir()
+        _, out = train(programs, compiled, tmp_path / str(index), each)
+        losses.append([(line["loss"], line["grad_norm"]) for line in metrics(out)])
+    assert losses[0] == losses[1]
+
+
+def test_a_run_goes_on_bit_for_bit(programs, compiled, tmp_path):
+    """There is no state of scales: what a checkpoint has is what it has without 8-bit floats."""
+    job = fp8_job("llama-grouped-tied", "bf16", micro_batch_size=2)
+    plan = compiled(job)
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    programs.run("lmc-run", plan, f"--out={whole}").ok()
+    programs.run("lmc-run", plan, f"--out={parts}", "--steps=4").ok()
+    programs.run("lmc-run", plan, f"--out={parts}").ok()
+    of = [[(line["step"], line["loss"], line["grad_norm"]) for line in metrics(out)] for out in (whole, parts)]
+    assert of[0] == of[1] and len(of[0]) == STEPS
