@@ -359,7 +359,8 @@ def LinearOp : Lm_CheckedOp<"linear", [AttrSizedOperandSegments, Differentiable]
   let form = "$x `,` $weight (`bias` $bias^)? (`residual` $residual^)?";
 }
 
-def QuantizeOp : Lm_PureOp<"quantize", [AllShapesMatch<["x", "result"]>, Differentiable]> {
+def QuantizeOp : Lm_PureOp<"quantize", [AllShapesMatch<["x", "result"]>, Differentiable,
+                                        FreeToRecompute]> {
   let summary = "rounds x / scale to an 8-bit float";
   let description = [{
     Rounds to nearest even. What is larger than the largest finite number of the format becomes that

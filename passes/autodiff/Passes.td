@@ -239,4 +239,32 @@ def FlattenStatePass : Pass<"lm-flatten-state", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"numGroups", "groups", "storages for each kind of state">];
 }
 
+def KeepCodesPass : Pass<"lm-keep-codes", "::mlir::ModuleOp"> {
+  let summary = "casts weights to 8 bits once a step";
+  let description = [{
+    The first micro-step stores the codes and scales of weights, and the later ones read them: weights
+    only change between steps.
+
+    ```mlir
+    func.func @micro() {
+      %w = lm.load @w : tensor<32x16xf32>
+      %max = lm.max_abs %w : (tensor<32x16xf32>) -> tensor<f32>
+      %scale = lm.fp8_scale %max of f8E4M3FN : (tensor<f32>) -> tensor<f32>
+      %codes = lm.quantize %w, %scale : (tensor<32x16xf32>, tensor<f32>) -> tensor<32x16xf8E4M3FN>
+    ```
+    becomes
+    ```mlir
+    func.func @micro() {
+      %codes = lm.load @w.codes : tensor<32x16xf8E4M3FN>
+      %scale = lm.load @w.scale : tensor<f32>
+    ```
+    and `@micro_first` gets `lm.store %codes, @w.codes` and `lm.store %scale, @w.scale`. Without
+    gradient accumulation there is only `@micro_first`, and the pass changes nothing. So it does with
+    weights that ranks divide, which each micro-step gathers. Must run after
+    `lm-accumulate-gradients`.
+  }];
+  let dependentDialects = ["::lmc::lm::LmDialect"];
+  let statistics = [Statistic<"numKept", "kept", "weights whose codes are kept">];
+}
+
 #endif

@@ -147,3 +147,21 @@ def test_a_run_goes_on_bit_for_bit(programs, compiled, tmp_path):
     programs.run("lmc-run", plan, f"--out={parts}").ok()
     of = [[(line["step"], line["loss"], line["grad_norm"]) for line in metrics(out)] for out in (whole, parts)]
     assert of[0] == of[1] and len(of[0]) == STEPS
+
+
+def test_ranks_that_divide_weights_give_the_same_bits(programs, compiled, tmp_path):
+    """Ranks of zero1 cast whole weights once a step; those of zero3 cast what each micro-step gathers. One rank adds
+    up the micro-steps in another order."""
+    job = fp8_job("llama-grouped-tied", "bf16", micro_batch_size=2)
+    runs = {}
+    for strategy, ranks in (("no_shard", 1), ("zero1", 2), ("zero2", 2), ("zero3", 2), ("hybrid_shard", 4)):
+        nodes = 2 if strategy == "hybrid_shard" else 1
+        mesh = {"strategy": strategy, "nodes": nodes, "devices_per_node": ranks // nodes}
+        out = tmp_path / strategy
+        each = replace(job, settings={**job.settings, "distributed": mesh})
+        programs.run("lmc-run", compiled(each), f"--out={out}", *([f"--nproc={ranks}"] if ranks > 1 else [])).ok()
+        runs[strategy] = [(line["loss"], line["grad_norm"]) for line in metrics(out)]
+    assert runs["zero1"] == runs["zero2"] == runs["zero3"] and len(runs["zero1"]) == STEPS
+    for run in runs.values():
+        assert run[0] == pytest.approx(runs["no_shard"][0], rel=1e-5)
+        assert [loss for loss, _ in run] == pytest.approx([loss for loss, _ in runs["no_shard"]], rel=1e-2)
