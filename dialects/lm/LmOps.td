@@ -228,7 +228,8 @@ def VariableOp : Lm_Op<"variable", [Symbol]> {
   let summary = "named state that outlives a function";
   let description = [{
     `init` gives the initial values. `weight_decay` is set on parameters to which weight
-    decay applies, and `hidden` on matrices of layers; `parameter` names the parameter that a
+    decay applies, `hidden` on matrices of layers, and `unquantized` on those whose products
+    stay in the compute dtype (`lm-quantize-linears`); `parameter` names the parameter that a
     gradient, moment or copy belongs to. State of a parameter is found by `parameter` and
     kind (`ParameterState`).
 
@@ -281,7 +282,7 @@ def VariableOp : Lm_Op<"variable", [Symbol]> {
                        OptionalAttr<StrAttr>:$setting, OptionalAttr<StepValueAttr>:$step_value,
                        OptionalAttr<I64Attr>:$shards, OptionalAttr<ShardedListAttr>:$sharded,
                        OptionalAttr<GroupAttr>:$group, OptionalAttr<F64Attr>:$balanced,
-                       DefaultValuedAttr<I64Attr, "1">:$groups);
+                       DefaultValuedAttr<I64Attr, "1">:$groups, UnitAttr:$unquantized);
   let builders = [
     OpBuilder<(ins "::llvm::StringRef":$name, "VariableKind":$kind, "::mlir::Type":$type,
                    "InitAttr":$init, CArg<"bool", "false">:$weight_decay,

@@ -442,6 +442,15 @@ void checkTogether(const CheckedJob &job) {
 
 void checkPatterns(const CheckedJob &job, const std::vector<std::string> &parameters) {
   constexpr size_t kMostNearest = 3;
+  auto unknown = [&](const std::string &key, const std::string &pattern) {
+    job.error(key, "'{}' names no parameter of the model; the nearest are {}", pattern,
+              listed(nearestParameters(pattern, parameters, kMostNearest), "and"));
+  };
+  for (const std::string &pattern : job.config.training.fp8Filter)
+    if (std::none_of(parameters.begin(), parameters.end(), [&](const std::string &parameter) {
+          return matchesPattern(pattern, parameter);
+        }))
+      unknown("training.fp8_filter", pattern);
   std::map<std::string, std::string> taken; // the group of each parameter
   for (const auto &[name, group] : job.config.optimizer.groups) {
     const std::string key = names::groupSetting(name, "parameters");
@@ -456,8 +465,7 @@ void checkPatterns(const CheckedJob &job, const std::vector<std::string> &parame
           shared.insert(parameter);
       }
       if (!isKnown)
-        job.error(key, "'{}' names no parameter of the model; the nearest are {}", pattern,
-                  listed(nearestParameters(pattern, parameters, kMostNearest), "and"));
+        unknown(key, pattern);
     }
     if (!shared.empty())
       job.error(key,

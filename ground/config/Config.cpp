@@ -154,7 +154,8 @@ Result<Config> loadConfig(const std::string &path, const std::vector<std::string
     deriveDefaults(keys, provenance, config);
     settlePhase(provenance, config);
     checkTogether({keys, provenance, config, checkDevice, diagnostics});
-    if (diagnostics.empty() && listParameters && !config.optimizer.groups.empty())
+    const bool hasPatterns = !config.optimizer.groups.empty() || !config.training.fp8Filter.empty();
+    if (diagnostics.empty() && listParameters && hasPatterns)
       checkPatterns({keys, provenance, config, checkDevice, diagnostics}, listParameters(config));
   }
   if (!diagnostics.empty())

@@ -84,6 +84,19 @@ private:
     return lm::VariableOp::create(b, loc, name, kind, type, init, decay, parameter);
   }
 
+  // Returns true if training.fp8_filter has the parameter, or a part of it.
+  bool isFiltered(const Parameter &parameter, const std::string &prefix) const {
+    if (config.training.fp8 == "none")
+      return false;
+    auto matches = [&](const std::string &name) {
+      return llvm::any_of(config.training.fp8Filter, [&](const std::string &pattern) {
+        return matchesPattern(pattern, prefix + name);
+      });
+    };
+    return matches(parameter.name) ||
+           llvm::any_of(parameter.parts, [&](const auto &part) { return matches(part.first); });
+  }
+
   // Declares a parameter. `prefix` is the prefix of its layer, or "" outside of layers.
   void declareParameter(const Parameter &parameter, const std::string &prefix = "") {
     std::string name = prefix + parameter.name;
@@ -103,6 +116,7 @@ private:
       return;
     }
     variable.setHidden(matrix && !prefix.empty());
+    variable.setUnquantized(matrix && isFiltered(parameter, prefix));
     if (!parameter.columns.empty())
       variable.setColumns(parameter.columns);
     if (!parameter.parts.empty()) {

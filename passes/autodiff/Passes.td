@@ -94,7 +94,8 @@ def QuantizeLinearsPass : Pass<"lm-quantize-linears", "::mlir::ModuleOp"> {
     (`lm.scaled_matmul`), whose gradient is cast to E5M2. Tensors have one scale each, from their own
     values (*current scaling*). What several products read is cast once. Weights are cast before the
     call of the layer, from the master weights, so that their copies in the compute dtype are not
-    needed.
+    needed. Weights that are `unquantized` stay in the compute dtype; if those of some calls of a layer
+    do, these calls get a copy of the layer's function.
 
     ```mlir
     %w = lm.load @w.compute : tensor<32x16xbf16>

@@ -12,6 +12,8 @@
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringSet.h"
 
+#include <map>
+
 namespace lmc {
 #define GEN_PASS_DEF_QUANTIZELINEARSPASS
 #include "passes/autodiff/Passes.h.inc"
@@ -37,8 +39,9 @@ public:
         layers[layer].push_back(call);
     });
     for (auto &[layer, calls] : layers)
-      if (failed(quantizeLayer(layer, calls)))
-        return failure();
+      for (auto &[unquantized, same] : byWeights(layer, calls))
+        if (failed(quantizeLayer(functionFor(layer, same, calls.size()), unquantized, same)))
+          return failure();
     eraseUnread();
     return success();
   }
@@ -52,7 +55,41 @@ private:
     return llvm::any_of(linear->getUsers(), [](Operation *user) { return isa<lm::RouteOp>(user); });
   }
 
-  LogicalResult quantizeLayer(func::FuncOp layer, ArrayRef<func::CallOp> calls) {
+  using Calls = SmallVector<func::CallOp>;
+
+  // Divides the calls of a layer by the weights that stay in the compute dtype: the key has the
+  // numbers of their arguments.
+  std::map<std::vector<unsigned>, Calls> byWeights(func::FuncOp layer,
+                                                   ArrayRef<func::CallOp> calls) {
+    std::map<std::vector<unsigned>, Calls> sets;
+    for (func::CallOp call : calls) {
+      std::vector<unsigned> unquantized;
+      for (auto linear : layer.getBody().front().getOps<lm::LinearOp>())
+        if (auto weight = dyn_cast<BlockArgument>(linear.getWeight()))
+          if (auto load = call.getOperand(weight.getArgNumber()).getDefiningOp<lm::LoadOp>();
+              load && parameterOf(load, symbols).getUnquantized())
+            unquantized.push_back(weight.getArgNumber());
+      sets[unquantized].push_back(call);
+    }
+    return sets;
+  }
+
+  // Returns the function that `calls`, some of the `count` calls of `layer`, call from now on: a
+  // copy, unless these are all that still call it.
+  func::FuncOp functionFor(func::FuncOp layer, ArrayRef<func::CallOp> calls, size_t count) {
+    size_t &left = callsLeft.try_emplace(layer, count).first->second;
+    left -= calls.size();
+    if (left == 0)
+      return layer;
+    const std::string name = (layer.getSymName() + ".copy" + Twine(++numCopies)).str();
+    func::FuncOp copy = lm::cloneAs(b, layer, name, symbols);
+    for (func::CallOp call : calls)
+      call.setCallee(copy.getSymName());
+    return copy;
+  }
+
+  LogicalResult quantizeLayer(func::FuncOp layer, ArrayRef<unsigned> unquantized,
+                              ArrayRef<func::CallOp> calls) {
     llvm::DenseMap<Value, lm::Quantized> inputs;
     llvm::MapVector<unsigned, lm::Quantized> weights; // key: number of the weight's argument
     Block &body = layer.getBody().front();
@@ -63,6 +100,8 @@ private:
       auto weight = dyn_cast<BlockArgument>(linear.getWeight());
       if (!weight)
         return linear.emitOpError("has a weight that is no argument of its layer");
+      if (llvm::is_contained(unquantized, weight.getArgNumber()))
+        continue;
       for (int64_t extent : tensorTypeOf(weight).getShape())
         if (extent % kMultiple != 0)
           return linear.emitOpError("has a weight of ")
@@ -148,6 +187,8 @@ private:
   ModuleOp module;
   SymbolTable symbols;
   OpBuilder b;
+  llvm::DenseMap<Operation *, size_t> callsLeft; // of each layer: those that call the original
+  unsigned numCopies = 0;
 };
 
 struct QuantizeLinearsPass : lmc::impl::QuantizeLinearsPassBase<QuantizeLinearsPass> {

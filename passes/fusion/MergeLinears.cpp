@@ -314,6 +314,8 @@ private:
                                          first.getWeightDecay(), parameter);
     joined.setHidden(first.getHidden());
     joined.setGroupAttr(first.getGroupAttr());
+    joined.setUnquantized(
+        llvm::any_of(variables, [](lm::VariableOp each) { return each.getUnquantized(); }));
     if (!copy)
       joined.setPartsAttr(b.getArrayAttr(parts));
     symbols.insert(joined);

@@ -165,3 +165,26 @@ def test_ranks_that_divide_weights_give_the_same_bits(programs, compiled, tmp_pa
     for run in runs.values():
         assert run[0] == pytest.approx(runs["no_shard"][0], rel=1e-5)
         assert [loss for loss, _ in run] == pytest.approx([loss for loss, _ in runs["no_shard"]], rel=1e-2)
+
+
+def test_weights_may_stay_in_the_compute_dtype(programs, compiled, tmp_path):
+    """If all do, each bit is as without 8-bit floats. If those of a layer do, that layer is another function."""
+    losses = {}
+    for name, keys in {"none": {}, "all stay": {"fp8": "tensor", "fp8_filter": ["*"]},
+                       "layer 0 stays": {"fp8": "tensor", "fp8_filter": ["model.layers.0.*"]},
+                       "tensor": {"fp8": "tensor"}}.items():
+        job = job_of("llama-grouped-tied", "bf16", micro_batch_size=2, settings={"training": keys})
+        out = tmp_path / name
+        programs.run("lmc-run", compiled(job), f"--out={out}").ok()
+        losses[name] = [(line["loss"], line["grad_norm"]) for line in metrics(out)]
+    assert losses["none"] == losses["all stay"]
+    assert losses["layer 0 stays"] not in (losses["none"], losses["tensor"])
+    for run in losses.values():
+        assert [loss for loss, _ in run] == pytest.approx([loss for loss, _ in losses["none"]], rel=2e-2)
+
+
+def test_a_pattern_of_no_weight_is_an_error(programs, compiled, tmp_path):
+    job = job_of("llama-grouped-tied", "bf16", settings={"training": {"fp8": "tensor", "fp8_filter": ["*.layers.7.*"]}})
+    done = programs.run("lmc", "compile", job.write(tmp_path), "-o", tmp_path / "job.plan")
+    assert done.code == 2
+    assert "'*.layers.7.*' names no parameter of the model; the nearest are model.layers.0." in done.stderr
