@@ -165,7 +165,8 @@ LogicalResult Driver::plan() {
   if (!target)
     return emitError(loc()) << "target.device is \"" << config.target.device << "\"; "
                             << codegen::checkDeviceName(config.target.device).error().message;
-  if (config.training.fp8 != "none" && !target->multipliesEightBits())
+  if (config.training.fp8 != "none" && options.compileTo >= Phase::Codegen &&
+      !target->multipliesEightBits())
     return emitError(loc()) << "training.fp8 is \"" << config.training.fp8
                             << "\", which a target.device of \"" << config.target.device
                             << "\" does not compute yet; take \"none\", or the "

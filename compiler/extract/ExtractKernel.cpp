@@ -19,6 +19,10 @@ static const char *hostType(Type type) {
     return "F64";
   if (type.isBF16())
     return "BF16";
+  if (isa<Float8E4M3FNType>(type))
+    return "F8E4M3";
+  if (isa<Float8E5M2Type>(type))
+    return "F8E5M2";
   if (type.isInteger(8))
     return "I8";
   if (type.isInteger(32))

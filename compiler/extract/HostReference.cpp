@@ -205,7 +205,11 @@ std::string Printer::scalar(Operation *op, ArrayRef<std::string> x) {
       .Case([&](arith::SelectOp) { return formatv("({0} ? {1} : {2})", x[0], x[1], x[2]).str(); })
       .Case([&](arith::ExtFOp) { return x[0]; })
       .Case([&](arith::TruncFOp) {
-        return to.isBF16() ? call("host::roundBf16") : to.isF16() ? call("host::roundF16") : x[0];
+        return to.isBF16()                 ? call("host::roundBf16")
+               : to.isF16()                ? call("host::roundF16")
+               : isa<Float8E4M3FNType>(to) ? call("host::roundE4M3")
+               : isa<Float8E5M2Type>(to)   ? call("host::roundE5M2")
+                                           : x[0];
       })
       .Case([&](arith::SIToFPOp op) {
         return op.getIn().getType().isInteger(1) ? "(" + x[0] + " ? -1.0 : 0.0)"

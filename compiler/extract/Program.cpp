@@ -38,6 +38,9 @@ std::string textOf(StringRef stem) {
 void Array::allowRoundingTo(StringRef precision) {
   if (precision == "BF16") // two units in the last place
     relative = absolute = 0.016;
+  else if (precision == "F8E4M3" || precision == "F8E5M2") // the next code
+    relative = precision == "F8E4M3" ? 0.13 : 0.26,
+    absolute = precision == "F8E4M3" ? 0x1p-9 : 0x1p-16;
   else if (precision == "F64") // allows sums in another order
     relative = absolute = 1e-10;
   else

@@ -14,10 +14,10 @@
 
 namespace host {
 
-enum class Type { F32, BF16, F64, I8, I32, I64, F16 };
+enum class Type { F32, BF16, F64, I8, I32, I64, F16, F8E4M3, F8E5M2 };
 
 __host__ __device__ inline bool isReal(Type type) {
-  return type == Type::F32 || type == Type::BF16 || type == Type::F64 || type == Type::F16;
+  return type != Type::I8 && type != Type::I32 && type != Type::I64;
 }
 
 __host__ __device__ inline int widthOf(Type type) {
@@ -32,6 +32,8 @@ __host__ __device__ inline int widthOf(Type type) {
   case Type::F16:
     return 2;
   case Type::I8:
+  case Type::F8E4M3:
+  case Type::F8E5M2:
     break;
   }
   return 1;
@@ -75,6 +77,46 @@ __host__ __device__ inline double fromF16(uint16_t bits) {
   return bits & 0x8000 ? -size : size;
 }
 
+// A float of 8 bits: 1 of sign, `mantissa` of mantissa, the rest of exponent. Numbers from 2^smallest on
+// are normal; `largest` is the code of the largest number.
+struct Short {
+  int mantissa, smallest, largest;
+};
+__host__ __device__ inline Short shortOf(Type type) {
+  return type == Type::F8E4M3 ? Short{3, -6, 0x7e} : Short{2, -14, 0x7b};
+}
+
+// Returns the code of the nearest number (ties to even); at most the largest number.
+__host__ __device__ inline uint8_t codeOf(Type type, double x) {
+  const Short of = shortOf(type);
+  const double size = fabs(x);
+  const int sign = x < 0 ? 0x80 : 0;
+  if (x != x)
+    return 0x7f;
+  const int power = size < ldexp(1.0, of.smallest) ? of.smallest : size < 1e30 ? ilogb(size) : 100;
+  const double units = rint(ldexp(size, of.mantissa - power));
+  const double code = units + double((power - of.smallest) << of.mantissa);
+  return uint8_t(sign | (code < of.largest ? int(code) : of.largest));
+}
+
+__host__ __device__ inline double fromCode(Type type, uint8_t code) {
+  const Short of = shortOf(type);
+  const int field = (code & 0x7f) >> of.mantissa, part = code & ((1 << of.mantissa) - 1);
+  if ((code & 0x7f) > of.largest)
+    return type == Type::F8E5M2 && part == 0 ? (code & 0x80 ? -INFINITY : INFINITY) : NAN;
+  const double size = field == 0 ? ldexp(double(part), of.smallest - of.mantissa)
+                                 : ldexp(double((1 << of.mantissa) + part),
+                                         field - 1 + of.smallest - of.mantissa);
+  return code & 0x80 ? -size : size;
+}
+
+__host__ __device__ inline double roundE4M3(double x) {
+  return fromCode(Type::F8E4M3, codeOf(Type::F8E4M3, x));
+}
+__host__ __device__ inline double roundE5M2(double x) {
+  return fromCode(Type::F8E5M2, codeOf(Type::F8E5M2, x));
+}
+
 __host__ __device__ inline int64_t bitsOf(double x) {
   float f = float(x);
   int32_t bits;
@@ -111,6 +153,8 @@ __host__ __device__ inline void store(Type type, unsigned char *to, double x) {
   case Type::I64: return as(int64_t(x));
   case Type::BF16: return as(uint16_t(uint32_t(bitsOf(roundBf16(x))) >> 16));
   case Type::F16: return as(bitsOfF16(roundF16(x)));
+  case Type::F8E4M3:
+  case Type::F8E5M2: return as(codeOf(type, x));
   }
 }
 
@@ -185,6 +229,8 @@ struct Array {
     case Type::I8: return as(int8_t());
     case Type::I32: return as(int32_t());
     case Type::I64: return as(int64_t());
+    case Type::F8E4M3:
+    case Type::F8E5M2: return fromCode(type, *p);
     case Type::BF16:
     case Type::F16: break;
     }

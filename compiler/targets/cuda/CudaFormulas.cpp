@@ -151,6 +151,10 @@ private:
       made.text.replace(0, 6, "bf16");
     if (StringRef(made.text).starts_with("toF16("))
       made.text.replace(0, 5, "f16");
+    if (StringRef(made.text).starts_with("toE4M3("))
+      made.text.replace(0, 6, "e4m3");
+    if (StringRef(made.text).starts_with("toE5M2("))
+      made.text.replace(0, 6, "e5m2");
     return made;
   }
 

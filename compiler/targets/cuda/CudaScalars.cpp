@@ -118,7 +118,12 @@ CudaExpr convert(Operation *op, const CudaExpr &x) {
     return to.isF64() ? call("double", wide) : wide;
   }
   if (isa<arith::TruncFOp>(op))
-    return call(to.isBF16() ? "toBf16" : to.isF16() ? "toF16" : "float", x);
+    return call(to.isBF16()                 ? "toBf16"
+                : to.isF16()                ? "toF16"
+                : isa<Float8E4M3FNType>(to) ? "toE4M3"
+                : isa<Float8E5M2Type>(to)   ? "toE5M2"
+                                            : "float",
+                x);
   if (isa<arith::UIToFPOp, arith::ExtUIOp>(op) && !from.isInteger(1))
     return call(cudaType(to), call(unsignedType(from), x));
   if (isa<arith::ExtSIOp, arith::SIToFPOp>(op) && from.isInteger(1)) // as a signed i1, true is -1
@@ -173,6 +178,8 @@ std::string floatConstant(FloatAttr attr) {
 } // namespace
 
 std::string cudaType(Type type) {
+  if (isEightBits(type))
+    return isa<Float8E4M3FNType>(type) ? "e4m3" : "e5m2";
   if (isa<FloatType>(type))
     return type.isF32() ? "float" : type.isF64() ? "double" : type.isBF16() ? "bf16" : "f16";
   if (type.isInteger(1))

@@ -98,6 +98,27 @@ std::string manyTypes(const char *a, const char *b, const char *d) {
   return substitute(kManyTypes, {{"A", a}, {"B", b}, {"D", d}});
 }
 
+// y0 = $A x as E4M3, y1 the same as E5M2.
+const char *kEightBits = R"(
+#i = affine_map<(i) -> (i)>
+kern.kernel @kernel elementwise {
+^bb0(%x: tensor<512xf32>):
+  %a = arith.constant $A : f32
+  %e4 = tensor.empty() : tensor<512xf8E4M3FN>
+  %e5 = tensor.empty() : tensor<512xf8E5M2>
+  %y:2 = linalg.generic {indexing_maps = [#i, #i, #i], iterator_types = ["parallel"]}
+      ins(%x : tensor<512xf32>) outs(%e4, %e5 : tensor<512xf8E4M3FN>, tensor<512xf8E5M2>) {
+  ^bb0(%s: f32, %o0: f8E4M3FN, %o1: f8E5M2):
+    %p = arith.mulf %s, %a : f32
+    %q = arith.truncf %p : f32 to f8E4M3FN
+    %r = arith.truncf %p : f32 to f8E5M2
+    linalg.yield %q, %r : f8E4M3FN, f8E5M2
+  } -> (tensor<512xf8E4M3FN>, tensor<512xf8E5M2>)
+  kern.yield %y#0, %y#1 : tensor<512xf8E4M3FN>, tensor<512xf8E5M2>
+})";
+
+std::string eightBits(const char *a) { return substitute(kEightBits, {{"A", a}}); }
+
 class HostReference : public testing::TestWithParam<std::string> {};
 
 } // namespace
@@ -113,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, HostReference,
                          testing::Values(text(kResidualRmsNorm), text(kBlockSums),
                                          text(kCrossEntropy), text(kRope), text(kGather),
                                          text(kColumnSum), text(kAdamW), adamW8bitKernel(7),
-                                         manyTypes("2.0", "1", "3")));
+                                         manyTypes("2.0", "1", "3"), eightBits("300.0")));
 
 TEST(HostReference, TellsAWrongKernel) {
   std::string right = text(kResidualRmsNorm), wrong = right;
@@ -150,6 +171,14 @@ TEST(HostReference, EveryResultHasTheToleranceOfItsType) {
   EXPECT_TRUE(isTold("out2[")) << program.log();
   EXPECT_EQ(program.run(manyTypes("2.0", "1", "4")), 1) << program.log();
   EXPECT_TRUE(isTold("out3[")) << program.log();
+}
+
+TEST(HostReference, EightBitsMayBeTheNextCode) {
+  RegionProgram program(eightBits("300.0"));
+  ASSERT_EQ(program.kernel.error(), "");
+  EXPECT_EQ(program.run(eightBits("301.0")), 0) << program.log();
+  EXPECT_EQ(program.run(eightBits("400.0")), 1) << program.log();
+  EXPECT_NE(program.log().find("out0["), std::string::npos) << program.log();
 }
 
 // However small results are: gradients of a head with many words are.

@@ -43,6 +43,14 @@ template <uint16_t write(float)> void writeHalf(char *place, double value) {
   std::memcpy(place, &bits, sizeof(bits));
 }
 
+// Of 8 bits.
+template <float read(uint8_t)> double readCode(const char *place) {
+  return read(static_cast<uint8_t>(*place));
+}
+template <uint8_t write(float)> void writeCode(char *place, double value) {
+  *place = static_cast<char>(write(float(value)));
+}
+
 } // namespace
 
 Buffer::Buffer(RankedTensorType type, int64_t rows, int64_t pitchElements)
@@ -59,6 +67,10 @@ Buffer::Buffer(RankedTensorType type, int64_t rows, int64_t pitchElements)
     use(readHalf<fromBFloat16>, writeHalf<toBFloat16>);
   else if (t.isF16())
     use(readHalf<fromFloat16>, writeHalf<toFloat16>);
+  else if (isa<Float8E4M3FNType>(t))
+    use(readCode<fromE4M3>, writeCode<toE4M3>);
+  else if (isa<Float8E5M2Type>(t))
+    use(readCode<fromE5M2>, writeCode<toE5M2>);
   else if (t.isF32())
     use(readAs<float>, writeAs<float>);
   else if (t.isF64())
@@ -156,9 +168,10 @@ int64_t indexBoundOf(kern::KernelOp kernel) {
 }
 
 // "" or where `got` is too far from `want`. Sums in another order differ by a few units of the
-// last place of their largest terms, which are of the size of the result's elements. In bf16 and f16 an
-// element in a thousand may differ by a unit of the last place of such a term instead of its own:
-// where a term is rounded itself, and the sum behind it takes it to the other side of a tie.
+// last place of their largest terms, which are of the size of the result's elements. In bf16 and
+// f16 an element in a thousand may differ by a unit of the last place of such a term instead of its
+// own: where a term is rounded itself, and the sum behind it takes it to the other side of a tie.
+// So may one in 8 bits, which is then the next code.
 std::string compare(const Buffer &got, const Buffer &want) {
   const bool half = want.elementType().isBF16() || want.elementType().isF16();
   double squares = 0;
@@ -170,7 +183,9 @@ std::string compare(const Buffer &got, const Buffer &want) {
     }
   const double rms = std::sqrt(squares / double(std::max<int64_t>(finite, 1)));
   const bool exact = !isa<FloatType>(want.elementType());
-  int64_t tiesLeft = half ? 1 + want.size() / 1000 : 0;
+  const bool isCode = isEightBits(want.elementType());
+  const double unit = isCode ? (isa<Float8E5M2Type>(want.elementType()) ? 0.25 : 0.125) : 0;
+  int64_t tiesLeft = half || isCode ? 1 + want.size() / 1000 : 0;
   for (int64_t e = 0; e < want.size(); ++e) {
     const double a = got.at(e), b = want.at(e);
     if ((std::isnan(a) && std::isnan(b)) || a == b)
@@ -179,7 +194,8 @@ std::string compare(const Buffer &got, const Buffer &want) {
       return "element " + std::to_string(e) + " is " + std::to_string(a) + " and on the CPU " +
              std::to_string(b);
     const double allowed = exact ? 0 : (half ? 1.0 / 128 : 1e-5) * std::abs(b) + 2e-5 * rms;
-    if (tiesLeft > 0 && std::abs(a - b) > allowed && std::abs(a - b) <= allowed + rms / 128) {
+    if (tiesLeft > 0 && std::abs(a - b) > allowed &&
+        std::abs(a - b) <= allowed + (isCode ? unit * std::abs(b) : rms / 128)) {
       --tiesLeft;
       continue;
     }

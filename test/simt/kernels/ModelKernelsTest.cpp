@@ -64,6 +64,7 @@ const Model kModels[] = {
      {"distributed.devices_per_node=2", "distributed.reduce_dtype=f16",
       "model.num_hidden_layers=1"}},
     {"adamw8bit", {"training.compute_dtype=bf16", "optimizer.type=adamw8bit"}},
+    {"fp8", {"training.compute_dtype=bf16", "training.fp8=tensor", "model.num_hidden_layers=1"}},
     {"norm_of_heads",
      {"training.compute_dtype=bf16", "model.architecture=qwen3", "model.head_dim=16",
       "model.num_hidden_layers=1"}},

@@ -52,6 +52,27 @@ __device__ inline f16 toF16(float x) {
   return y;
 }
 
+// 8-bit floats, which matrix products read: OFP8's E4M3 (at most 448) and E5M2 (at most 57344).
+struct e4m3 {
+  u8 bits;
+};
+struct e5m2 {
+  u8 bits;
+};
+
+// Return x rounded to the nearest number, ties to even, and at most the largest finite one; NaN stays
+// NaN. From sm_89 on.
+__device__ inline e4m3 toE4M3(float x) {
+  u16 pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+  return {u8(pair)};
+}
+__device__ inline e5m2 toE5M2(float x) {
+  u16 pair;
+  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+  return {u8(pair)};
+}
+
 // Returns a word with `low` in its lower half and `high` in its upper half, both rounded to bf16.
 __device__ inline u32 packBf16(float low, float high) {
   u32 word;

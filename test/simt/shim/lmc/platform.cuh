@@ -52,6 +52,32 @@ __device__ inline f16 toF16(float x) {
   return {u16(sign | ((size - (112u << 23) + 0xfffu + (size >> 13 & 1u)) >> 13))};
 }
 
+struct e4m3 {
+  u8 bits;
+};
+struct e5m2 {
+  u8 bits;
+};
+
+// Rounds |x| as f16 is rounded above: `Mantissa` bits, from 2^Smallest on normal. What is more than the
+// code `largest` becomes it, and NaN becomes 0x7f.
+template <int Mantissa, int Smallest> __device__ inline u8 toEightBits(float x, u32 largest) {
+  const u32 word = __float_as_uint(x), sign = word >> 24 & 0x80u, size = word & 0x7fffffffu;
+  if (x != x)
+    return 0x7f;
+  constexpr int kShift = 23 - Mantissa;
+  constexpr u32 kUnit = u32(127 + Smallest + kShift) << 23; // its last bit is that of small codes
+  u32 code;
+  if (size < u32(127 + Smallest) << 23)
+    code = __float_as_uint(__uint_as_float(size) + __uint_as_float(kUnit)) - kUnit;
+  else
+    code = (size - (u32(126 + Smallest) << 23) + (1u << (kShift - 1)) - 1u + (size >> kShift & 1u)) >>
+           kShift;
+  return u8(sign | (code < largest ? code : largest));
+}
+__device__ inline e4m3 toE4M3(float x) { return {toEightBits<3, -6>(x, 0x7e)}; }
+__device__ inline e5m2 toE5M2(float x) { return {toEightBits<2, -14>(x, 0x7b)}; }
+
 __device__ inline u32 packBf16(float low, float high) {
   return u32(toBf16(low).bits) | u32(toBf16(high).bits) << 16;
 }
