@@ -16,7 +16,8 @@
 
 namespace lmc::cost {
 
-// A CPU multiplies the numbers that codes of 8 bits stand for in bf16.
+// Products of 8-bit floats, which only a CPU computes yet, are priced as the products in bf16 that
+// it makes of them, without the time in which it makes bf16 of the codes.
 static DataType dataType(plan::DType dtype) {
   switch (dtype) {
   case plan::DType::F64:

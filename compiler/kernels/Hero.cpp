@@ -162,9 +162,11 @@ private:
       return tensor && tensor.hasStaticShape() && isStorage(tensor.getElementType());
     };
     if (!llvm::all_of(body.getArgumentTypes(), isStaticTensor))
-      return fail("an input is not a static tensor of f32, bf16, f16, f64, i8, i32 or i64");
+      return fail(
+          "an input is not a static tensor of f32, bf16, f16, f64, an 8-bit float, i8, i32 or i64");
     if (!llvm::all_of(yield.getValues().getTypes(), isStaticTensor))
-      return fail("a result is not a static tensor of f32, bf16, f16, f64, i8, i32 or i64");
+      return fail(
+          "a result is not a static tensor of f32, bf16, f16, f64, an 8-bit float, i8, i32 or i64");
     linalg::GenericOp reduction, blockSum;
     for (Operation &op : body)
       if (auto generic = dyn_cast<linalg::GenericOp>(op); generic && hasReduction(generic)) {
@@ -243,7 +245,7 @@ private:
           "a reduction must combine its accumulator once, by addf, mulf, a float maximum or "
           "minimum, addi, muli, maxsi or minsi");
     if (isShortFloat(acc.getType()))
-      return fail("a reduction accumulates in a short float");
+      return fail("a reduction accumulates in a float of 8 or 16 bits");
     return combiner;
   }
 
@@ -343,7 +345,7 @@ private:
     if (!isa<arith::ExtFOp, arith::TruncFOp, arith::SelectOp>(op) &&
         llvm::any_of(types, isShortFloat))
       return fail("'" + op->getName().getStringRef() +
-                  "' computes in a short float; extend to f32 first");
+                  "' computes in a float of 8 or 16 bits; extend to f32 first");
     if (llvm::any_of(op->getOperandTypes(), isEightBits))
       return fail("'" + op->getName().getStringRef() +
                   "' reads an 8-bit float, which only matrix products do");
@@ -353,7 +355,7 @@ private:
                   "' uses a type other than f32, bf16, f16, 8-bit floats, f64 and integers");
     if (isa<arith::TruncFOp>(op) && isShortFloat(op->getResult(0).getType()) &&
         !op->getOperand(0).getType().isF32())
-      return fail("arith.truncf to a short float from a type other than f32");
+      return fail("arith.truncf to a float of 8 or 16 bits from a type other than f32");
     ValueFacts result;
     for (Value operand : op->getOperands()) {
       FailureOr<ValueFacts> i = visit(operand, point);

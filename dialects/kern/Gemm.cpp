@@ -7,8 +7,8 @@ using namespace lmc::kern;
 LogicalResult GemmOp::verify() {
   auto a = cast<RankedTensorType>(getA().getType()), b = cast<RankedTensorType>(getB().getType());
   RankedTensorType d = getType();
-  const bool isScaled = a.getElementTypeBitWidth() == 8;
-  if (isScaled != (b.getElementTypeBitWidth() == 8) || isScaled != bool(getScaleA()) ||
+  const bool isScaled = isEightBits(a.getElementType());
+  if (isScaled != isEightBits(b.getElementType()) || isScaled != bool(getScaleA()) ||
       isScaled != bool(getScaleB()))
     return emitOpError("multiplies ") << a << " by " << b << "; factors of 8 bits have scales, and "
                                       << "no others have";

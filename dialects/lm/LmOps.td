@@ -365,7 +365,11 @@ def QuantizeOp : Lm_PureOp<"quantize", [AllShapesMatch<["x", "result"]>, Differe
   let summary = "rounds x / scale to an 8-bit float";
   let description = [{
     Rounds to nearest even. What is larger than the largest finite number of the format becomes that
-    number; a NaN stays a NaN. `scale` is a power of two (`lm.fp8_scale`), so the division is exact.
+    number; a NaN stays a NaN. `scale` is a power of two (`lm.fp8_scale`), so the division rounds
+    nothing that is not rounded to 0 anyway.
+
+    The op counts as free to recompute: behind a norm or SwiGLU the backward pass computes it in a kernel
+    that it needs anyway, and elsewhere it takes one small kernel.
 
     The gradient of x is that of the result: rounding counts as the identity (a straight-through
     estimator).
@@ -380,7 +384,8 @@ def Fp8ScaleOp : Lm_CheckedOp<"fp8_scale"> {
   let description = [{
     `max` is the largest absolute value of a tensor. The result is the smallest power of two s, from
     2^-126 on, with max / s <= the largest finite number of `dtype` (448 for f8E4M3FN, 57344 for
-    f8E5M2). If max is infinite or NaN, so is the result, and so is each product with it.
+    f8E5M2). If max is infinite or NaN, so is the result; then every element of a matrix product with
+    this scale is infinite or NaN.
   }];
   let fields = (ins 0DTensorOf<[F32]>:$max, TypeAttr:$dtype);
   let results = (outs 0DTensorOf<[F32]>:$result);

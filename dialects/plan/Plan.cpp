@@ -243,8 +243,8 @@ LogicalResult GemmOp::verify() {
       extent(b, !tb) != extent(d, 1))
     return emitOpError("makes no ") << d << " of " << a << (ta ? " transposed" : "") << " and " << b
                                     << (tb ? " transposed" : "");
-  const bool isScaled = a.getElementTypeBitWidth() == 8;
-  if (isScaled != (b.getElementTypeBitWidth() == 8) || isScaled != bool(getScaleA()) ||
+  const bool isScaled = isEightBits(a.getElementType());
+  if (isScaled != isEightBits(b.getElementType()) || isScaled != bool(getScaleA()) ||
       isScaled != bool(getScaleB()))
     return emitOpError("multiplies ")
            << a << " and " << b << "; factors of 8 bits have scales, and "

@@ -253,27 +253,18 @@ void optimizer(const CheckedJob &job) {
               job.config.model.intermediateSize, multiple);
 }
 
-// Rows of the factors of a product of 8-bit floats must be multiples of 16 bytes.
 void fp8(const CheckedJob &job) {
-  constexpr int64_t kMultiple = 16;
-  const ModelConfig &model = job.config.model;
-  const char *key = "training.fp8";
-  if (!job.sound({key, "training.compute_dtype"}) || job.config.training.fp8 == "none")
+  const TrainingConfig &training = job.config.training;
+  if (!job.sound({"training.fp8", "training.fp8_filter", "training.compute_dtype"}))
     return;
-  if (job.config.training.computeDType == DataType::F64)
-    return job.error(key, "fp8 = \"{}\" needs compute_dtype = \"bf16\" or \"f32\", not \"f64\"",
-                     job.config.training.fp8);
-  if (!job.sound({"model.hidden_size", "model.intermediate_size", "model.num_attention_heads",
-                  "model.num_key_value_heads", "model.head_dim"}))
-    return;
-  for (const auto &[name, width] :
-       {std::pair("hidden_size", model.hiddenSize),
-        std::pair("intermediate_size", model.intermediateSize),
-        std::pair("num_attention_heads x head_dim", model.numAttentionHeads * model.headDim),
-        std::pair("num_key_value_heads x head_dim", model.numKeyValueHeads * model.headDim)})
-    if (width % kMultiple != 0)
-      return job.error(key, "fp8 = \"{}\" needs widths that are multiples of {}, and {} is {}",
-                       job.config.training.fp8, kMultiple, name, width);
+  if (training.fp8 == "none" && !training.fp8Filter.empty())
+    job.error(
+        "training.fp8_filter",
+        "fp8_filter names weights that stay in the compute dtype, and with fp8 = \"none\" all do; "
+        "leave it out, or give fp8 = \"tensor\"");
+  if (training.fp8 != "none" && training.computeDType == DataType::F64)
+    job.error("training.fp8", "fp8 = \"{}\" needs compute_dtype = \"bf16\" or \"f32\", not \"f64\"",
+              training.fp8);
 }
 
 void groups(const CheckedJob &job) {

@@ -43,8 +43,8 @@ static constexpr Format kE5M2{2, 15, 0x7B, 0x7B, 0x7F};
 
 // Rounds the magnitude of an f32 to nearest even. The code has no jumps, so compilers can vectorise
 // a loop of calls. Below its smallest normal number, a format has a fixed distance d between
-// numbers, which f32 numbers from 2^23 d on have, too. So adding 2^23 d to an f32 rounds it as the
-// format needs. (Method: F. Giesen, "half to float done quick".)
+// numbers, which f32 numbers in [2^23 d, 2^24 d) have, too. So adding 2^23 d to an f32 rounds it as
+// the format needs. (Method: F. Giesen, "half to float done quick".)
 template <Format F> static uint32_t narrow(uint32_t size) {
   constexpr int kShift = 23 - F.mantissa;
   constexpr uint32_t kSmallestNormal = uint32_t(128 - F.bias) << 23;

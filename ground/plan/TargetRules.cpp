@@ -43,7 +43,7 @@ constexpr GridLimits kCudaLimits = {.blocks = {0x7fffffff, 0xffff, 0xffff},
                                     .sharedBytes = 227 << 10};
 
 constexpr TargetRules kRules[] = {
-    {.name = "cpu", .scratchOf = cpuScratch},
+    {.name = "cpu", .multipliesEightBits = true, .scratchOf = cpuScratch},
     {.name = "cuda",
      .grid = &kCudaLimits,
      .modulesMatch = true,

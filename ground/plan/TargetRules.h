@@ -34,6 +34,7 @@ struct TargetRules {
   // The address of a matrix product's workspace (i8) is a multiple of this number of bytes. 0:
   // matrix products have no workspace.
   uint32_t gemmWorkspaceAlignment = 0;
+  bool multipliesEightBits = false; // true if factors of matrix products may be 8-bit floats
   // Returns the minimum workspace of `command`, whose slices must exist; nullopt if it needs none.
   std::optional<Scratch> (*scratchOf)(const Plan &plan, const Command &command) = nullptr;
 };

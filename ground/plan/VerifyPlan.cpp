@@ -53,7 +53,7 @@ bool isFloat(DType dtype) {
 }
 
 // Returns true for floats of 8 bits.
-bool isShort(DType dtype) { return dtype == DType::F8E4M3 || dtype == DType::F8E5M2; }
+bool isEightBits(DType dtype) { return dtype == DType::F8E4M3 || dtype == DType::F8E5M2; }
 
 template <typename E> bool known(E value, E last) {
   return std::underlying_type_t<E>(value) <= std::underlying_type_t<E>(last);
@@ -341,7 +341,8 @@ private:
       return fail("variable '{}' is initialised by kernel {}, which does not exist", name,
                   init->kernel());
     if (!isFloat(slice.dtype()) && init->kind() != Kind::None && init->kind() != Kind::Zeros)
-      return fail("variable '{}' holds integers and has an initializer for reals", name);
+      return fail("variable '{}' is of {} and has an initializer for reals", name,
+                  plan::EnumNameDType(slice.dtype()));
     switch (init->kind()) {
     case Kind::Normal:
       if (!std::isfinite(init->stddev()) || init->stddev() < 0)
@@ -670,7 +671,7 @@ private:
 
   Result<void> shapes(const plan::Gemm &gemm) {
     const DType type = dtypeOf(gemm.a());
-    if (isShort(type))
+    if (isEightBits(type))
       return scaledProduct(gemm);
     if (!isFloat(type))
       return fail("it multiplies integers");
@@ -682,8 +683,10 @@ private:
 
   // Checks a product of factors of 8 bits, which have scales.
   Result<void> scaledProduct(const plan::Gemm &gemm) {
+    if (!rules.multipliesEightBits)
+      return fail("it multiplies 8-bit floats, in a plan for '{}'", plan.target()->str());
     const DType a = dtypeOf(gemm.a()), b = dtypeOf(gemm.b());
-    if (!isShort(b) || (a == DType::F8E5M2 && b == a) || gemm.batch() != 1)
+    if (!isEightBits(b) || (a == DType::F8E5M2 && b == a) || gemm.batch() != 1)
       return fail("it multiplies {} by {}, {} times", plan::EnumNameDType(a),
                   plan::EnumNameDType(b), gemm.batch());
     LMC_TRY(factors(gemm, a, b));
@@ -692,7 +695,7 @@ private:
     return resultOf(gemm, DType::BF16);
   }
 
-  // Check the factors of a matrix product, and all but its factors and scales.
+  // Checks the factors of a matrix product, of dtypes `a` and `b`.
   Result<void> factors(const plan::Gemm &gemm, DType a, DType b) {
     // Libraries for matrix products take dimensions as signed 32-bit numbers.
     for (uint64_t extent : {gemm.m(), gemm.n(), gemm.k(), gemm.batch()})
@@ -702,6 +705,7 @@ private:
     LMC_TRY(operand("a", gemm.a(), a, product({gemm.batch(), gemm.m(), gemm.k()})));
     return operand("b", gemm.b(), b, product({gemm.batch(), gemm.k(), gemm.n()}));
   }
+  // Checks the result, bias and residual of a matrix product of factors of `type`.
   Result<void> resultOf(const plan::Gemm &gemm, DType type) {
     LMC_TRY(operand("d", gemm.d(), typeOrSum(gemm.d(), type),
                     product({gemm.batch(), gemm.m(), gemm.n()})));

@@ -8,6 +8,8 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 
+#include "llvm/Support/SaveAndRestore.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -27,6 +29,7 @@ struct Parameter {
   std::vector<std::pair<std::string, int64_t>> parts = {};
   // For a router's bias: how often each expert is chosen per optimizer step if load is balanced.
   double balanced = 0;
+  bool ofExperts = false; // of a router, or of experts that compute every token
 };
 
 struct LayerFunction {
@@ -84,10 +87,11 @@ private:
     return lm::VariableOp::create(b, loc, name, kind, type, init, decay, parameter);
   }
 
-  // Returns true if training.fp8_filter has the parameter, or a part of it.
-  bool isFiltered(const Parameter &parameter, const std::string &prefix) const {
-    if (config.training.fp8 == "none")
-      return false;
+  // Returns true if products with the parameter stay in the compute dtype: those of routers and of
+  // experts, and those that training.fp8_filter names in whole or in part.
+  bool isUnquantized(const Parameter &parameter, const std::string &prefix) const {
+    if (config.training.fp8 == "none" || parameter.ofExperts)
+      return config.training.fp8 != "none";
     auto matches = [&](const std::string &name) {
       return llvm::any_of(config.training.fp8Filter, [&](const std::string &pattern) {
         return matchesPattern(pattern, prefix + name);
@@ -116,7 +120,7 @@ private:
       return;
     }
     variable.setHidden(matrix && !prefix.empty());
-    variable.setUnquantized(matrix && isFiltered(parameter, prefix));
+    variable.setUnquantized(matrix && isUnquantized(parameter, prefix));
     if (!parameter.columns.empty())
       variable.setColumns(parameter.columns);
     if (!parameter.parts.empty()) {
@@ -379,6 +383,7 @@ private:
 
   // Builds an MLP of experts. Appends the router's statistics to `results`, the layer's results.
   Value experts(LayerFunction &layer, const Experts &of, Value h, SmallVectorImpl<Value> &results) {
+    const llvm::SaveAndRestore inside(isInExperts, true);
     const int64_t count = of.count, width = of.intermediateSize, hidden = model.hiddenSize;
     const int64_t choices = tokens * of.chosen;
     Type index = b.getI32Type();
@@ -462,6 +467,7 @@ private:
     int64_t in = cast<RankedTensorType>(x.getType()).getDimSize(1);
     const bool transposed = decoder.transposedWeights;
     Parameter added{projection.name + ".weight", {out, in}, stddev};
+    added.ofExperts = isInExperts;
     if (transposed) {
       added.shape = {in, out};
       added.columns = maps.empty() ? SmallVector<int64_t>{out} : std::move(maps);
@@ -639,6 +645,7 @@ private:
   RankedTensorType activations, ropeTable, ids;
   RankedTensorType rotations;        // the type of cos and sin, as layers read them
   std::vector<LayerFunction> layers; // one function per kind of layer
+  bool isInExperts = false;          // true while experts() builds
 };
 
 } // namespace

@@ -88,9 +88,9 @@ def PadIntermediatePass : Pass<"lm-pad-intermediate", "::mlir::ModuleOp"> {
 }
 
 def QuantizeLinearsPass : Pass<"lm-quantize-linears", "::mlir::ModuleOp"> {
-  let summary = "multiplies 8-bit floats in the linear layers of layers";
+  let summary = "multiplies 8-bit floats in the linear layers inside decoder layers";
   let description = [{
-    Each `lm.linear` of a layer, but that of a router, becomes a product of E4M3 codes
+    Each `lm.linear` of a decoder layer becomes a product of E4M3 codes
     (`lm.scaled_matmul`), whose gradient is cast to E5M2. Tensors have one scale each, from their own
     values (*current scaling*). What several products read is cast once. Weights are cast before the
     call of the layer, from the master weights, so that their copies in the compute dtype are not
@@ -260,8 +260,8 @@ def KeepCodesPass : Pass<"lm-keep-codes", "::mlir::ModuleOp"> {
       %scale = lm.load @w.scale : tensor<f32>
     ```
     and `@micro_first` gets `lm.store %codes, @w.codes` and `lm.store %scale, @w.scale`. Without
-    gradient accumulation there is only `@micro_first`, and the pass changes nothing. So it does with
-    weights that ranks divide, which each micro-step gathers. Must run after
+    gradient accumulation there is only `@micro_first`, and the pass changes nothing. It also leaves
+    weights alone that each micro-step gathers from other ranks. Must run after
     `lm-accumulate-gradients`.
   }];
   let dependentDialects = ["::lmc::lm::LmDialect"];

@@ -2,6 +2,7 @@
 // shows an example.
 #include "passes/autodiff/Passes.h"
 
+#include "dialects/interfaces/LocationName.h"
 #include "dialects/lm/Lm.h"
 #include "dialects/lm/TensorTypes.h"
 
@@ -49,12 +50,6 @@ public:
   unsigned numQuantized = 0;
 
 private:
-  // Returns true if the result are scores of a router. They decide which experts compute a token,
-  // and are few.
-  static bool isRouter(lm::LinearOp linear) {
-    return llvm::any_of(linear->getUsers(), [](Operation *user) { return isa<lm::RouteOp>(user); });
-  }
-
   using Calls = SmallVector<func::CallOp>;
 
   // Divides the calls of a layer by the weights that stay in the compute dtype: the key has the
@@ -95,8 +90,6 @@ private:
     Block &body = layer.getBody().front();
     SmallVector<lm::LinearOp> linears(body.getOps<lm::LinearOp>());
     for (lm::LinearOp linear : linears) {
-      if (isRouter(linear))
-        continue;
       auto weight = dyn_cast<BlockArgument>(linear.getWeight());
       if (!weight)
         return linear.emitOpError("has a weight that is no argument of its layer");
@@ -104,9 +97,10 @@ private:
         continue;
       for (int64_t extent : tensorTypeOf(weight).getShape())
         if (extent % kMultiple != 0)
-          return linear.emitOpError("has a weight of ")
-                 << tensorTypeOf(weight) << ", and products of 8-bit floats need multiples of "
-                 << kMultiple;
+          return linear.emitError("the weight of ")
+                 << nameOf(linear.getLoc()) << " is " << tensorTypeOf(weight)
+                 << ", and products of 8-bit floats need multiples of " << kMultiple
+                 << "; pad the model, or name the weight in training.fp8_filter";
       lm::Quantized &x = inputs[linear.getX()];
       if (!x.codes) {
         b.setInsertionPointAfterValue(linear.getX());

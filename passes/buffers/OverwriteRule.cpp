@@ -20,10 +20,13 @@ struct Read {
 
 bool reduces(linalg::GenericOp op) { return op && op.getNumReductionLoops() > 0; }
 
-// Returns true if `op` adds the rows of each block. Its loops are (block, row in block, column).
+// Returns true if `op` adds the rows of each block. Its loops are (block, row in block, further...,
+// column), and it also adds up the further loops, such as the heads of a row.
 bool sumsBlocks(linalg::GenericOp op) {
-  return reduces(op) && op.getNumLoops() == 3 && op.getNumReductionLoops() == 1 &&
-         op.getIteratorTypesArray()[1] == utils::IteratorType::reduction;
+  const SmallVector<utils::IteratorType> loops = op.getIteratorTypesArray();
+  return reduces(op) && loops.size() >= 3 && op.getNumReductionLoops() == loops.size() - 2 &&
+         loops.front() == utils::IteratorType::parallel &&
+         loops.back() == utils::IteratorType::parallel;
 }
 
 class ReadsOfInput {
@@ -57,7 +60,7 @@ private:
   void findLoops() {
     for (auto generic : body.getOps<linalg::GenericOp>())
       if (reduces(generic)) {
-        loops = sumsBlocks(generic) ? 2 : generic.getNumLoops();
+        loops = generic.getNumLoops() - (sumsBlocks(generic) ? 1 : 0);
         return;
       }
     for (Value value : body.getTerminator()->getOperands())
@@ -169,14 +172,17 @@ private:
     return pass;
   }
 
-  // Maps the kernel's loops to the loops of `reduction`. A reduction over blocks of n rows has
-  // three loops: (row / n, row mod n, column).
+  // Maps the kernel's loops to the loops of `reduction`. A reduction over blocks of n rows has the
+  // loops (row / n, row mod n, further..., column).
   AffineMap loopsOf(linalg::GenericOp reduction) const {
     if (!sumsBlocks(reduction))
       return allLoops();
     int64_t rows = reduction.getStaticLoopRanges()[1];
-    AffineExpr row = getAffineDimExpr(0, context()), column = getAffineDimExpr(1, context());
-    return AffineMap::get(2, 0, {row.floorDiv(rows), row % rows, column}, context());
+    AffineExpr row = getAffineDimExpr(0, context());
+    SmallVector<AffineExpr> indices{row.floorDiv(rows), row % rows};
+    for (unsigned loop = 1; loop < loops; ++loop)
+      indices.push_back(getAffineDimExpr(loop, context()));
+    return AffineMap::get(loops, 0, indices, context());
   }
 
   // Maps the kernel's loops to the indices at which `result` is written, or returns a null map.

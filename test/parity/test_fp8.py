@@ -1,5 +1,6 @@
 """Linear layers of 8-bit floats, against PyTorch with its float8 dtypes."""
 
+import json
 import math
 from dataclasses import replace
 from types import SimpleNamespace
@@ -9,10 +10,11 @@ import torch
 
 import reference
 from programs import metrics
+from test_dots1 import JOB as DOTS1
 from test_gradients import MODELS, OPTIMIZER, STEPS, assert_gradients_agree, dumped_gradients, job_of, relative_error, train
 
 SEPARATE = "--disable-fusion=linears"  # each linear layer has its own product, and so its own scales
-FP8 = ["llama-grouped-tied", "llama-biases", "mistral-window", "qwen2", "olmo2"]
+FP8 = ["llama-grouped-tied", "llama-biases", "mistral-window", "qwen2", "olmo2", "gpt2"]
 
 
 def scale_of(x: torch.Tensor, largest: float) -> float:
@@ -43,9 +45,27 @@ class Fp8Linear(torch.autograd.Function):
         return dy @ weight, dy.flatten(0, -2).T @ x.flatten(0, -2)
 
 
+class Conv1d:
+    """A weight [in, out] of GPT-2, in x @ weight."""
+
+    def __init__(self, weight):
+        self.weight = weight
+
+    def __rmatmul__(self, x):
+        return Fp8Linear.apply(x, self.weight.T)
+
+
+class Conv1dWeights(dict):
+    def __getitem__(self, name):
+        weight = super().__getitem__(name)
+        return Conv1d(weight) if name.endswith((".c_attn.weight", ".c_proj.weight", ".c_fc.weight")) else weight
+
+
 @pytest.fixture
 def in_fp8(monkeypatch):
     """The reference computes all products of layers, and not the head, of 8-bit floats."""
+    gpt2 = reference.gpt2_logits
+    monkeypatch.setattr(reference, "gpt2_logits", lambda model, weights, *rest: gpt2(model, Conv1dWeights(weights), *rest))
     plain = reference.F
     head = {}
 
@@ -113,19 +133,19 @@ def test_losses_are_those_of_pytorch(programs, compiled, tmp_path, in_fp8, name)
 
 
 @pytest.mark.parametrize("name", ["llama-grouped-tied", "gpt2", "mixtral"])
-def test_losses_are_near_f32(programs, compiled, tmp_path, name, dtype="bf16"):
+def test_losses_are_near_bf16(programs, compiled, tmp_path, name, dtype="bf16"):
     """Products that share an input are one, whose weights share a scale; GPT-2 has transposed weights; experts and
     routers stay as they are."""
-    job = fp8_job(name, dtype)
-    weights, out = train(programs, compiled, tmp_path, job)
-    theirs = reference.train(job.model, weights, job.windows(), OPTIMIZER, STEPS)
-    for mine, other in zip(metrics(out), theirs, strict=True):
-        print(f"loss {mine['loss']:.6f}, f32 {other.loss:.6f}")
-        assert mine["loss"] == pytest.approx(other.loss, rel=1e-1)
-    assert any(mine["loss"] != pytest.approx(other.loss, rel=1e-5) for mine, other in zip(metrics(out), theirs))
+    runs = []
+    for job in (job_of(name, dtype), fp8_job(name, dtype)):
+        (tmp_path / str(len(runs))).mkdir()
+        _, out = train(programs, compiled, tmp_path / str(len(runs)), job)
+        runs.append([line["loss"] for line in metrics(out)])
+    print(runs)
+    assert runs[0] != runs[1] and runs[1] == pytest.approx(runs[0], rel=1e-1)
 
 
-@pytest.mark.parametrize("recompute", ["activation", "full", "block"])
+@pytest.mark.parametrize("recompute", ["full", "block"])
 def test_recompute_changes_no_bit(programs, compiled, tmp_path, recompute):
     job = fp8_job("llama-grouped-tied", "bf16", micro_batch_size=2)
     again = replace(job, settings={**job.settings, "memory": {"recompute": recompute}})
@@ -138,7 +158,7 @@ def test_recompute_changes_no_bit(programs, compiled, tmp_path, recompute):
 
 
 def test_a_run_goes_on_bit_for_bit(programs, compiled, tmp_path):
-    """There is no state of scales: what a checkpoint has is what it has without 8-bit floats."""
+    """There is no state of scales."""
     job = fp8_job("llama-grouped-tied", "bf16", micro_batch_size=2)
     plan = compiled(job)
     whole, parts = tmp_path / "whole", tmp_path / "parts"
@@ -188,3 +208,13 @@ def test_a_pattern_of_no_weight_is_an_error(programs, compiled, tmp_path):
     done = programs.run("lmc", "compile", job.write(tmp_path), "-o", tmp_path / "job.plan")
     assert done.code == 2
     assert "'*.layers.7.*' names no parameter of the model; the nearest are model.layers.0." in done.stderr
+
+
+def test_the_shared_expert_of_dots1_and_its_router_stay(programs, compiled):
+    """They read the same input, so they are one product. The first layer has a dense MLP."""
+    job = replace(DOTS1, compute_dtype="bf16", settings={**DOTS1.settings, "training": {"fp8": "tensor"}})
+    explained = json.loads(programs.run("lmc", "explain", compiled(job), "--json").ok().stdout)
+    short = {command["source"] for function in explained["functions"] for command in function["commands"]
+             if command["kind"] == "gemm" and command["dtype"].startswith("f8")}
+    assert {source.split("/")[0] for source in short if "mlp" in source} == {"layers.0"}
+    assert {source.split("/")[0] for source in short if "self_attn" in source} == {"layers.0", "layers.1", "layers.2"}

@@ -54,6 +54,13 @@ constexpr Row kRows[] = {
     {"training.compute_dtype", "MH:bf16", "bf16 = true is compute_dtype = \"bf16\", the default"},
     {"", "MH:fp16",
      "lmc does not compute in fp16: training.compute_dtype is \"bf16\", \"f32\" or \"f64\""},
+    {"training.fp8", "M:fp8_format M:fp8_recipe",
+     "fp8_format = \"hybrid\" with fp8_recipe = \"tensorwise\" is fp8 = \"tensor\"; lmc has no "
+     "other recipe"},
+    {"training.fp8_filter", "M:first_last_layers_bf16",
+     "name the layers: fp8_filter = [\"model.layers.0.*\"]"},
+    {"training.fp8_filter", "T:filter_fqns",
+     "patterns of whole names, with `*`: \"*.o_proj.weight\" stands for \"attention.wo\""},
     {"", "H:tf32", "lmc does not use TF32: products in f32 are computed in f32"},
     {"distributed.reduce_dtype", "M:accumulate_allreduce_grads_in_fp32",
      "gradients travel in f32 by default, and sums over micro-steps are always in f32"},

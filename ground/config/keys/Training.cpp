@@ -34,14 +34,11 @@ void Rows::training() {
       "moments (see optimizer.type) are f32 with `bf16`. `f64` is for checks.");
   KEY(training.fp8, choices({"none", "tensor"}),
       "Linear layers multiply 8-bit floats: E4M3 forward, E5M2 for the gradient of their results. "
-      "`tensor`: "
-      "a tensor has one scale, a power of two that its own largest value gives (torchao's "
-      "*tensorwise*, "
-      "Transformer Engine's *current scaling*), so nothing is carried from step to step. Not the "
-      "head, "
-      "routers, experts, attention, norms and the optimizer. Master weights, main gradients and "
-      "all sums stay "
-      "f32. ([more](fp8.md))");
+      "`tensor`: a tensor has one scale, a power of two that its own largest value gives "
+      "(torchao's *tensorwise*, Transformer Engine's *current scaling*), so nothing is carried "
+      "from step to step. The head, routers, experts, attention, norms and the optimizer compute "
+      "as without `fp8`. Master weights, main gradients and all sums stay f32 "
+      "([more](fp8.md)).");
   KEY(training.fp8Filter, optional,
       "With `fp8`: patterns of the names of weights, as in `[[optimizer.group]]`, whose products "
       "stay in the "

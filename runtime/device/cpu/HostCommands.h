@@ -7,7 +7,7 @@
 
 namespace lmc::cpu {
 
-// Returns the storage type of a float dtype, and F32 for a dtype that is not a float.
+// Returns the storage type of f32, bf16 or f64, and F32 for all other dtypes.
 Storage storageOf(plan::DType dtype);
 
 // The numbers for which the codes of a factor of 8 bits stand, code * scale, are written to

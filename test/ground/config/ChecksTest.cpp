@@ -38,18 +38,16 @@ TEST_F(ChecksTest, Adamw8bitComputesInF32) {
       << errors;
 }
 
-TEST_F(ChecksTest, EightBitsNeedWidthsOfSixteen) {
+TEST_F(ChecksTest, EightBitsAreNotForF64) {
   using testing::HasSubstr;
-  const std::string fp8 = "fp8 = \"tensor\"\n";
+  const std::string fp8 = "fp8 = \"tensor\"\n", filter = "fp8_filter = [\"*.o_proj.weight\"]\n";
   EXPECT_EQ(errorsOf(kModel + kTraining + fp8), "");
-  EXPECT_THAT(errorsOf(with("intermediate_size", "172") + fp8),
-              HasSubstr(": error: fp8 = \"tensor\" needs widths that are multiples of 16, and "
-                        "intermediate_size is 172\n"));
-  EXPECT_THAT(errorsOf(with("num_attention_heads", "4\nhead_dim = 6") + fp8),
-              HasSubstr("and num_attention_heads x head_dim is 24\n"));
+  EXPECT_EQ(errorsOf(kModel + kTraining + fp8 + filter), "");
   EXPECT_THAT(errorsOf(kModel + kTraining + "compute_dtype = \"f64\"\n" + fp8),
               HasSubstr(": error: fp8 = \"tensor\" needs compute_dtype = \"bf16\" or \"f32\", not "
                         "\"f64\"\n"));
+  EXPECT_THAT(errorsOf(kModel + kTraining + filter),
+              HasSubstr("with fp8 = \"none\" all do; leave it out, or give fp8 = \"tensor\""));
   EXPECT_THAT(errorsOf(kModel + kTraining + "fp8 = \"row\"\n"),
               HasSubstr("it must be one of none, tensor"));
 }

@@ -492,6 +492,10 @@ TEST(PlanFile, ChecksProductsOfEightBits) {
               HasSubstr("operand scale_a is BF16, not F32"));
   EXPECT_THAT(withScales([](auto &p, auto &) { p.functions[0]->commands[0]->workspace = -1; }),
               HasSubstr("operand workspace does not exist"));
+  EXPECT_THAT(withScales([](auto &, auto &g) { g.batch = 2; }),
+              HasSubstr("it multiplies F8E4M3 by F8E4M3, 2 times"));
+  EXPECT_THAT(withScales([](auto &p, auto &) { p.target = "other:1"; }),
+              HasSubstr("it multiplies 8-bit floats, in a plan for 'other:1'"));
   EXPECT_THAT(withScales([](auto &, auto &g) { g.m = 9; }),
               HasSubstr("operand a has 128 elements"));
   EXPECT_THAT(withScales([](auto &, auto &g) { g.bias = int(g.scale_a); }),

@@ -150,6 +150,43 @@ TEST_F(OverwriteRuleTest, ForbidsWhatALaterPassReads) {
   EXPECT_FALSE(readsBeforeWriting(both, 0, 1));
 }
 
+// A norm of heads adds up what each row and head contributes to the gradient of its weight, block
+// by block of rows, in the pass that writes the row's result.
+TEST_F(OverwriteRuleTest, AllowsTheSameElementWhereBlocksOfRowsAreAddedUp) {
+  auto sums = [&](const std::string &head) {
+    return parse(R"(
+#every = affine_map<(i, h, j) -> (i, h, j)>
+kern.kernel @sums row_reduction {
+^bb0(%x: tensor<8x2x4xf32>):
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8x2x4xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(i, h, j) -> (i, )" +
+                 head + R"(, j)>, #every], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%x : tensor<8x2x4xf32>) outs(%e : tensor<8x2x4xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %n = arith.negf %a : f32
+    linalg.yield %n : f32
+  } -> tensor<8x2x4xf32>
+  %rows = tensor.empty() : tensor<4xf32>
+  %f = tensor.empty() : tensor<2x4xf32>
+  %init = linalg.fill ins(%zero : f32) outs(%f : tensor<2x4xf32>) -> tensor<2x4xf32>
+  %s = linalg.generic {indexing_maps = [affine_map<(b, r, h, j) -> (b * 4 + r, h, j)>,
+                                        affine_map<(b, r, h, j) -> (r)>,
+                                        affine_map<(b, r, h, j) -> (b, j)>],
+                       iterator_types = ["parallel", "reduction", "reduction", "parallel"]}
+      ins(%x, %rows : tensor<8x2x4xf32>, tensor<4xf32>) outs(%init : tensor<2x4xf32>) {
+  ^bb0(%a: f32, %r: f32, %o: f32):
+    %t = arith.addf %o, %a : f32
+    linalg.yield %t : f32
+  } -> tensor<2x4xf32>
+  kern.yield %y, %s : tensor<8x2x4xf32>, tensor<2x4xf32>
+}
+)");
+  };
+  EXPECT_TRUE(readsBeforeWriting(sums("h"), 0, 0));
+  EXPECT_FALSE(readsBeforeWriting(sums("1 - h"), 0, 0));
+}
+
 // Each column is added up, with a start of its own.
 TEST_F(OverwriteRuleTest, AllowsTheStartOfAColumnsSum) {
   kern::KernelOp sum = parse(R"(

@@ -55,7 +55,8 @@ double elementAt(plan::DType dtype, const char *data, uint64_t index) {
 double defaultTolerance(const plan::Plan &plan) {
   bool hasBFloat16 = false, hasDouble = false;
   for (const plan::Slice *slice : *plan.slices()) {
-    hasBFloat16 |= slice->dtype() == plan::DType::BF16 || slice->dtype() == plan::DType::F16;
+    hasBFloat16 |= slice->dtype() == plan::DType::BF16 || slice->dtype() == plan::DType::F16 ||
+                   slice->dtype() == plan::DType::F8E4M3 || slice->dtype() == plan::DType::F8E5M2;
     hasDouble |= slice->dtype() == plan::DType::F64;
   }
   return hasBFloat16 ? 5e-2 : hasDouble ? 1e-9 : 1e-4;
