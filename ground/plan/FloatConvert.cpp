@@ -8,26 +8,16 @@
 namespace lmc {
 
 namespace {
-struct BFloat16 {
-  uint16_t bits;
-  static BFloat16 of(float value) { return {toBFloat16(value)}; }
-  float wide() const { return fromBFloat16(bits); }
+// A number of a format that is shorter than f32, as `to` rounds and `from` reads it.
+template <auto to, auto from> struct ShortFloat {
+  decltype(to(0.0f)) bits;
+  static ShortFloat of(float value) { return {to(value)}; }
+  float wide() const { return from(bits); }
 };
-struct Float16 {
-  uint16_t bits;
-  static Float16 of(float value) { return {toFloat16(value)}; }
-  float wide() const { return fromFloat16(bits); }
-};
-struct E4M3 {
-  uint8_t bits;
-  static E4M3 of(float value) { return {toE4M3(value)}; }
-  float wide() const { return fromE4M3(bits); }
-};
-struct E5M2 {
-  uint8_t bits;
-  static E5M2 of(float value) { return {toE5M2(value)}; }
-  float wide() const { return fromE5M2(bits); }
-};
+using BFloat16 = ShortFloat<toBFloat16, fromBFloat16>;
+using Float16 = ShortFloat<toFloat16, fromFloat16>;
+using E4M3 = ShortFloat<toE4M3, fromE4M3>;
+using E5M2 = ShortFloat<toE5M2, fromE5M2>;
 template <typename T> constexpr bool kIsShort = !std::is_floating_point_v<T>;
 } // namespace
 
@@ -48,9 +38,10 @@ static constexpr Format kE5M2{2, 15, 0x7B, 0x7B, 0x7F};
 template <Format F> static uint32_t narrow(uint32_t size) {
   constexpr int kShift = 23 - F.mantissa;
   constexpr uint32_t kSmallestNormal = uint32_t(128 - F.bias) << 23;
-  constexpr float kSpacing = std::bit_cast<float>(uint32_t(127 + 1 - F.bias + kShift) << 23);
-  const uint32_t small = std::bit_cast<uint32_t>(std::bit_cast<float>(size) + kSpacing) -
-                         std::bit_cast<uint32_t>(kSpacing);
+  constexpr float kAdded = // 2^23 d
+      std::bit_cast<float>(uint32_t(127 + 1 - F.bias + kShift) << 23);
+  const uint32_t small = std::bit_cast<uint32_t>(std::bit_cast<float>(size) + kAdded) -
+                         std::bit_cast<uint32_t>(kAdded);
   const uint32_t normal =
       (size - (uint32_t(127 - F.bias) << 23) + ((1u << (kShift - 1)) - 1) + (size >> kShift & 1)) >>
       kShift;

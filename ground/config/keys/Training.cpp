@@ -41,8 +41,8 @@ void Rows::training() {
       "([more](fp8.md)).");
   KEY(training.fp8Filter, optional,
       "With `fp8`: patterns of the names of weights, as in `[[optimizer.group]]`, whose products "
-      "stay in the "
-      "compute dtype, such as `[\"model.layers.0.*\", \"*.down_proj.weight\"]` (torchtitan's "
+      "stay in the compute dtype, such as `[\"model.layers.0.*\", \"*.down_proj.weight\"]` "
+      "(torchtitan's "
       "`filter_fqns`). Products that share an input are one, and stay if one weight matches.");
   KEY(training.documentMask, alias("reset_attention_mask"),
       "Attention stays within a document: a token sees no key before the start of its own "
