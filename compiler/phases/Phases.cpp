@@ -154,8 +154,12 @@ void PhaseRunner::addPasses(Phase phase, bool checks, FusionReport &fusions, Pas
     passes.addPass(createInsertOptimizerPass({config.optimizer.type, optimizerAttributes(config)}));
     if (isOn(kFlatState))
       passes.addPass(createFlattenStatePass());
-    if (config.training.fp8 != "none")
+    if (config.training.fp8 != "none") {
+      if (target.needsRowsOfK())
+        passes.addPass(createTransposeCodesPass());
+      // What is kept must exist.
       passes.addPass(createKeepCodesPass());
+    }
     // Merges equal values only here: from the memory phase on, some are recomputed on purpose.
     passes.addPass(createCSEPass());
     break;

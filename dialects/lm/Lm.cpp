@@ -222,6 +222,23 @@ LogicalResult Fp8ScaleOp::verify() {
   return success();
 }
 
+// Checks that `y` has the dtype and the transposed shape of `x`.
+static LogicalResult verifyTranspose(Operation *op, RankedTensorType x, RankedTensorType y) {
+  if (y == x.clone(SmallVector<int64_t>{x.getDimSize(1), x.getDimSize(0)}))
+    return success();
+  return op->emitOpError("transposes ") << x << " to " << y;
+}
+
+LogicalResult TransposeOp::verify() {
+  return verifyTranspose(*this, getX().getType(), getY().getType());
+}
+
+LogicalResult QuantizeTransposedOp::verify() {
+  if (getCodes().getType().getShape() != getX().getType().getShape())
+    return emitOpError("rounds ") << getX().getType() << " to " << getCodes().getType();
+  return verifyTranspose(*this, getCodes().getType(), getTransposed().getType());
+}
+
 LogicalResult ScaledMatmulOp::verify() {
   int64_t m = extent(getA(), getTransposeA() ? 1 : 0), ka = extent(getA(), getTransposeA() ? 0 : 1);
   int64_t kb = extent(getB(), getTransposeB() ? 1 : 0), n = extent(getB(), getTransposeB() ? 0 : 1);

@@ -75,6 +75,7 @@ def Matrix : 2DTensorOf<[F32, BF16, F64]>;
 def Vector : 1DTensorOf<[F32, BF16, F64]>;
 def Ids : 1DTensorOf<[I32]>;
 def Codes : RankedTensorOf<[I8]>;
+def EightBitMatrix : 2DTensorOf<[F8E4M3FN, F8E5M2]>;
 
 // A pure op with a verifier. Its result is a matrix unless the op declares other results.
 class Lm_CheckedOp<string mnemonic, list<Trait> traits = []> : Lm_PureOp<mnemonic, traits> {
@@ -392,6 +393,27 @@ def Fp8ScaleOp : Lm_CheckedOp<"fp8_scale"> {
   let form = "$max `of` $dtype";
 }
 
+def TransposeOp : Lm_CheckedOp<"transpose", [BecomesCall, FreeToRecompute]> {
+  let summary = "the transpose of a matrix of 8-bit floats";
+  let description = [{
+    `lm-transpose-codes` makes the op for targets whose matrix products need it. It counts as free to
+    recompute: it moves two bytes an element.
+  }];
+  let fields = (ins EightBitMatrix:$x);
+  let results = (outs EightBitMatrix:$y);
+  let form = "$x";
+}
+
+def QuantizeTransposedOp : Lm_CheckedOp<"quantize_transposed", [BecomesCall]> {
+  let summary = "lm.quantize, and the transpose of its result";
+  let description = [{
+    `lm-fold-transpose` makes the op of both, so that x is read once.
+  }];
+  let fields = (ins 2DTensorOf<[F32, BF16]>:$x, 0DTensorOf<[F32]>:$scale);
+  let results = (outs EightBitMatrix:$codes, EightBitMatrix:$transposed);
+  let form = "$x `,` $scale";
+}
+
 def ScaledMatmulOp : Lm_CheckedOp<"scaled_matmul", [AttrSizedOperandSegments, Differentiable,
                                                     AccumulatingOpInterface]> {
   let summary = "op(a) op(b) scale_a scale_b (+ acc) (+ bias) (+ residual), of 8-bit floats";
@@ -402,10 +424,10 @@ def ScaledMatmulOp : Lm_CheckedOp<"scaled_matmul", [AttrSizedOperandSegments, Di
 
     `grad_dtype` is the format to which the gradient of the result is cast before it is multiplied.
   }];
-  let fields = (ins 2DTensorOf<[F8E4M3FN, F8E5M2]>:$a, 2DTensorOf<[F8E4M3FN, F8E5M2]>:$b,
-                    0DTensorOf<[F32]>:$scale_a, 0DTensorOf<[F32]>:$scale_b, Optional<Matrix>:$acc,
-                    Optional<Vector>:$bias, Optional<Matrix>:$residual, UnitAttr:$transpose_a,
-                    UnitAttr:$transpose_b, OptionalAttr<TypeAttr>:$grad_dtype);
+  let fields = (ins EightBitMatrix:$a, EightBitMatrix:$b, 0DTensorOf<[F32]>:$scale_a,
+                    0DTensorOf<[F32]>:$scale_b, Optional<Matrix>:$acc, Optional<Vector>:$bias,
+                    Optional<Matrix>:$residual, UnitAttr:$transpose_a, UnitAttr:$transpose_b,
+                    OptionalAttr<TypeAttr>:$grad_dtype);
   let results = (outs Matrix:$result);
   let form = [{
     $a `,` $b `scales` $scale_a `,` $scale_b (`acc` $acc^)? (`bias` $bias^)? (`residual` $residual^)?

@@ -43,11 +43,12 @@ constexpr GridLimits kCudaLimits = {.blocks = {0x7fffffff, 0xffff, 0xffff},
                                     .sharedBytes = 227 << 10};
 
 constexpr TargetRules kRules[] = {
-    {.name = "cpu", .multipliesEightBits = true, .scratchOf = cpuScratch},
+    {.name = "cpu", .eightBits = EightBits::AnyLayout, .scratchOf = cpuScratch},
     {.name = "cuda",
      .grid = &kCudaLimits,
      .modulesMatch = true,
      .gemmWorkspaceAlignment = 256,
+     .eightBits = EightBits::RowsOfK,
      .scratchOf = cudaScratch},
 };
 

@@ -26,6 +26,16 @@ struct Scratch {
   std::array<uint64_t, 4> extents = {1, 1, 1, 1};
 };
 
+// Which matrix products may have factors that are 8-bit floats.
+enum class EightBits {
+  None,
+  AnyLayout, // any product of one matrix by another
+  // Only products of a [m, k] by b [n, k], transposed. All three extents are multiples of 16, and
+  // so are the factors' addresses (cuBLASLt on sm_89, sm_90 and sm_120; its manual,
+  // cublasLtMatmul).
+  RowsOfK,
+};
+
 struct TargetRules {
   std::string_view name; // the part of a plan's target before ':', such as "cpu"
   // The limits of a kernel launch. If null, kernels have no grid, and commands have no launches.
@@ -34,7 +44,7 @@ struct TargetRules {
   // The address of a matrix product's workspace (i8) is a multiple of this number of bytes. 0:
   // matrix products have no workspace.
   uint32_t gemmWorkspaceAlignment = 0;
-  bool multipliesEightBits = false; // true if factors of matrix products may be 8-bit floats
+  EightBits eightBits = EightBits::None;
   // Returns the minimum workspace of `command`, whose slices must exist; nullopt if it needs none.
   std::optional<Scratch> (*scratchOf)(const Plan &plan, const Command &command) = nullptr;
 };

@@ -683,13 +683,24 @@ private:
 
   // Checks a product of factors of 8 bits, which have scales.
   Result<void> scaledProduct(const plan::Gemm &gemm) {
-    if (!rules.multipliesEightBits)
+    if (rules.eightBits == plan::EightBits::None)
       return fail("it multiplies 8-bit floats, in a plan for '{}'", plan.target()->str());
     const DType a = dtypeOf(gemm.a()), b = dtypeOf(gemm.b());
     if (!isEightBits(b) || (a == DType::F8E5M2 && b == a) || gemm.batch() != 1)
       return fail("it multiplies {} by {}, {} times", plan::EnumNameDType(a),
                   plan::EnumNameDType(b), gemm.batch());
     LMC_TRY(factors(gemm, a, b));
+    if (rules.eightBits == plan::EightBits::RowsOfK) {
+      if (gemm.transpose_a() || !gemm.transpose_b())
+        return fail("it multiplies 8-bit floats that are not rows of k elements");
+      const uint64_t bits =
+          gemm.m() | gemm.n() | gemm.k() | slice(gemm.a()).offset() | slice(gemm.b()).offset();
+      if (bits % 16 != 0)
+        return fail("its factors are {} x {} and {} x {} 8-bit floats at {} and {}; each must be a "
+                    "multiple of 16",
+                    gemm.m(), gemm.k(), gemm.n(), gemm.k(), slice(gemm.a()).offset(),
+                    slice(gemm.b()).offset());
+    }
     LMC_TRY(operand("scale_a", gemm.scale_a(), DType::F32, 1));
     LMC_TRY(operand("scale_b", gemm.scale_b(), DType::F32, 1));
     return resultOf(gemm, DType::BF16);
@@ -755,6 +766,8 @@ private:
   }
 
   // Checks that `type` is a float type, and that extents and index counts are in [1, kMaxInt32].
+  static bool isBF16OrF32(DType type) { return type == DType::BF16 || type == DType::F32; }
+
   Result<void> extents(DType type, std::initializer_list<uint64_t> all) {
     if (!isFloat(type))
       return fail("it is of {}", plan::EnumNameDType(type));

@@ -13,7 +13,7 @@ import tomllib
 
 TABLE = pathlib.Path(__file__).with_name("commands.toml")
 ROLES = ("read", "write", "sum")
-DTYPES = ("T", "S", "R", "F32", "I32")
+DTYPES = ("T", "S", "R", "H", "Q", "F32", "I32")
 # Type of an attribute: (in plan.fbs, in the op, its value from the op's).
 TYPES = {"flag": ("bool", "UnitAttr", "{}"),
          "whole": ("ulong", "I64Attr", "{}"),
@@ -152,6 +152,11 @@ def shapes(commands):
         first = next((o.name for o in command.operands if o.dtype == "T"), "")
         if first:
             out += [f"  const DType T = dtypeOf(op.{first}());", "  [[maybe_unused]] const DType S = sumType(T);"]
+        for letter, check in (("H", "isBF16OrF32"), ("Q", "isEightBits")):
+            if named := next((o.name for o in command.operands if o.dtype == letter), ""):
+                out += [f"  const DType {letter} = dtypeOf(op.{named}());",
+                        f"  if (!{check}({letter}))",
+                        f'    return fail("operand {named} is {{}}", plan::EnumNameDType({letter}));']
         for name in command.numbers:
             if name != command.absent:
                 out.append(f"  const uint64_t {name} = op.{name}();")
@@ -261,7 +266,8 @@ def plan_ops(commands):
 
 def tensor(o):
     """The type of an operand of an op on tensors."""
-    types = {"T": "F32, BF16, F64", "S": "F32, F64", "R": "F32, F64"}.get(o.dtype, o.dtype)
+    types = {"T": "F32, BF16, F64", "S": "F32, F64", "R": "F32, F64", "H": "F32, BF16",
+             "Q": "F8E4M3FN, F8E5M2"}.get(o.dtype, o.dtype)
     return f"{'Ranked' if 'flat' in o.flags else str(len(o.shape)) + 'D'}TensorOf<[{types}]>"
 
 
@@ -365,7 +371,8 @@ def docs(commands):
     out = ["# Commands", "",
            "What a plan can tell a device to do. `ground/plan/commands.toml` says each command once;"
            " [adding.md](adding.md#a-command) says how to add one. An extent is a field of the command's table in"
-           " the plan file; T is bf16, f32 or f64, and S the dtype in which T is summed, f32 (f64 for f64). All"
+           " the plan file; T is bf16, f32 or f64, S the dtype in which T is summed, f32 (f64 for f64), H is bf16 or"
+           " f32, and Q an 8-bit float, E4M3 or E5M2. All"
            " matrices are row-major, and operands are dense but for those that may be spaced: their rows may lie"
            " apart. A command may also have a workspace.", "",
            "Written by hand in `ground/plan/plan.fbs`: " + ", ".join(c.name for c in commands if c.by_hand) + ".", ""]

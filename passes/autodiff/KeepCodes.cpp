@@ -23,6 +23,7 @@ struct Cast {
   lm::LoadOp load;
   lm::Fp8ScaleOp scale;
   lm::QuantizeOp codes;
+  lm::TransposeOp transposed; // null if nothing reads it
 };
 
 // Returns the casts of a function, whose scales come from the variables themselves.
@@ -32,8 +33,12 @@ SmallVector<Cast> castsOf(func::FuncOp function) {
     auto load = codes.getX().getDefiningOp<lm::LoadOp>();
     auto scale = codes.getScale().getDefiningOp<lm::Fp8ScaleOp>();
     auto max = scale ? scale.getMax().getDefiningOp<lm::MaxAbsOp>() : lm::MaxAbsOp();
-    if (load && max && max.getX() == load.getResult())
-      casts.push_back({load, scale, codes});
+    if (!load || !max || max.getX() != load.getResult())
+      continue;
+    Cast &cast = casts.emplace_back(Cast{load, scale, codes, {}});
+    for (Operation *user : codes->getUsers())
+      if (auto transposed = dyn_cast<lm::TransposeOp>(user))
+        cast.transposed = transposed;
   }
   return casts;
 }
@@ -64,13 +69,16 @@ struct KeepCodesPass : lmc::impl::KeepCodesPassBase<KeepCodesPass> {
       return variable.getSymName();
     };
     struct Kept {
-      StringRef scale, codes;
+      StringRef scale, codes, transposed;
     };
     llvm::StringMap<Kept> kept; // key: the name of the weight
     for (Cast cast : castsOf(first))
       if (!kept.contains(cast.load.getVariable())) {
-        const StringRef codes = keep(cast.load, "codes", cast.codes);
-        kept[cast.load.getVariable()] = {keep(cast.load, "scale", cast.scale), codes};
+        Kept &names = kept[cast.load.getVariable()];
+        names.codes = keep(cast.load, "codes", cast.codes);
+        names.scale = keep(cast.load, "scale", cast.scale);
+        if (cast.transposed)
+          names.transposed = keep(cast.load, "transposed", cast.transposed);
         ++numKept;
       }
     auto read = [&](Operation *op, StringRef variable) {
@@ -81,6 +89,10 @@ struct KeepCodesPass : lmc::impl::KeepCodesPassBase<KeepCodesPass> {
     for (func::FuncOp function : later)
       for (Cast cast : castsOf(function))
         if (const auto known = kept.find(cast.load.getVariable()); known != kept.end()) {
+          if (cast.transposed && !known->second.transposed.empty()) {
+            read(cast.transposed, known->second.transposed);
+            cast.transposed.erase();
+          }
           read(cast.codes, known->second.codes);
           read(cast.scale, known->second.scale);
           for (Operation *op : {cast.codes.getOperation(), cast.scale.getOperation()})

@@ -240,11 +240,35 @@ def FlattenStatePass : Pass<"lm-flatten-state", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"numGroups", "groups", "storages for each kind of state">];
 }
 
+def TransposeCodesPass : Pass<"lm-transpose-codes", "::mlir::ModuleOp"> {
+  let summary = "transposes factors of products of 8-bit floats for tensor cores";
+  let description = [{
+    Tensor cores before sm_100 multiply 8-bit floats only if the rows of both factors run along the
+    dimension that is summed over: `a` `[m, k]`, and `b` `[n, k]`. So the gradients of a linear layer
+    need transposed factors. The codes of a weight are transposed by the caller of a layer, where
+    `lm-keep-codes` finds them, other codes before the product that reads them.
+
+    ```mlir
+    %dw = lm.scaled_matmul %dy, %x scales %sdy, %sx : (tensor<32x16xf8E5M2>, tensor<32x64xf8E4M3FN>, tensor<f32>, tensor<f32>) -> tensor<16x64xf32> {transpose_a}
+    ```
+    becomes
+    ```mlir
+    %dyt = lm.transpose %dy : (tensor<32x16xf8E5M2>) -> tensor<16x32xf8E5M2>
+    %xt = lm.transpose %x : (tensor<32x64xf8E4M3FN>) -> tensor<64x32xf8E4M3FN>
+    %dw = lm.scaled_matmul %dyt, %xt scales %sdy, %sx : (tensor<16x32xf8E5M2>, tensor<64x32xf8E4M3FN>, tensor<f32>, tensor<f32>) -> tensor<16x64xf32> {transpose_b}
+    ```
+    The pass is for CUDA targets: the matrix products of a CPU read factors of either layout. Fails if an
+    extent of a product is not a multiple of 16.
+  }];
+  let dependentDialects = ["::lmc::lm::LmDialect"];
+  let statistics = [Statistic<"numTransposed", "transposed", "transposes that were added">];
+}
+
 def KeepCodesPass : Pass<"lm-keep-codes", "::mlir::ModuleOp"> {
   let summary = "casts weights to 8 bits once a step";
   let description = [{
-    The first micro-step stores the codes and scales of weights, and the later ones read them: weights
-    only change between steps.
+    The first micro-step stores the codes and scales of weights, and transposes of codes; the later ones
+    read them: weights only change between steps.
 
     ```mlir
     func.func @micro() {

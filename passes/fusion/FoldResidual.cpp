@@ -14,19 +14,21 @@ namespace lmc {
 using namespace mlir;
 using namespace lmc;
 
-// Returns the linear layer whose result only `add` reads, or null. Sets `residual` to the other
-// operand of `add`. That operand must be computed before the linear layer.
-static lm::LinearOp productOf(lm::AddOp add, Value &residual) {
+// If only `add` reads the result of a linear layer, makes the layer's product add the other
+// operand. That operand must be computed before the product.
+template <typename Linear> static bool fold(lm::AddOp add) {
   for (auto [value, other] : {std::pair(add.getRhs(), add.getLhs()),
                               std::pair(add.getLhs(), add.getRhs())}) {
-    auto linear = value.getDefiningOp<lm::LinearOp>();
-    if (linear && value.hasOneUse() && !linear.getResidual() &&
-        linear->getBlock() == add->getBlock() && DominanceInfo().properlyDominates(other, linear)) {
-      residual = other;
-      return linear;
-    }
+    auto linear = value.template getDefiningOp<Linear>();
+    if (!linear || !value.hasOneUse() || linear.getResidual() ||
+        linear->getBlock() != add->getBlock() || !DominanceInfo().properlyDominates(other, linear))
+      continue;
+    linear.getResidualMutable().assign(other);
+    add.replaceAllUsesWith(linear.getResult());
+    add.erase();
+    return true;
   }
-  return {};
+  return false;
 }
 
 namespace {
@@ -34,16 +36,9 @@ struct FoldResidualPass : lmc::impl::FoldResidualPassBase<FoldResidualPass> {
   void runOnOperation() override {
     SmallVector<lm::AddOp> adds;
     getOperation().walk([&](lm::AddOp add) { adds.push_back(add); });
-    for (lm::AddOp add : adds) {
-      Value residual;
-      lm::LinearOp linear = productOf(add, residual);
-      if (!linear)
-        continue;
-      linear.getResidualMutable().assign(residual);
-      add.replaceAllUsesWith(linear.getResult());
-      add.erase();
-      ++numFolded;
-    }
+    for (lm::AddOp add : adds)
+      if (fold<lm::LinearOp>(add) || fold<lm::ScaledMatmulOp>(add))
+        ++numFolded;
   }
 };
 } // namespace

@@ -77,7 +77,7 @@ def FoldRopePass : Pass<"lm-fold-rope", "::mlir::ModuleOp"> {
 def FoldResidualPass : Pass<"lm-fold-residual", "::mlir::ModuleOp"> {
   let summary = "adds the residual in the matrix product of a linear layer";
   let description = [{
-    If only an `lm.add` reads the result of an `lm.linear`, and the other operand of the sum is known
+    If only an `lm.add` reads the result of an `lm.linear` or `lm.scaled_matmul`, and the other operand of the sum is known
     before the product, then that operand becomes the product's `residual`. The product reads it
     as the matrix C of cuBLASLt's D = A B + C and rounds once, so bf16 results differ in their last
     bits. What reads the sum, most often a norm, has one input less. The pass is for CUDA targets:
@@ -94,6 +94,30 @@ def FoldResidualPass : Pass<"lm-fold-residual", "::mlir::ModuleOp"> {
   }];
   let dependentDialects = ["::lmc::lm::LmDialect"];
   let statistics = [Statistic<"numFolded", "folded", "sums that a product computes">];
+}
+
+def FoldTransposePass : Pass<"lm-fold-transpose", "::mlir::ModuleOp"> {
+  let summary = "makes a cast to 8-bit floats and the transpose of its result one op";
+  let description = [{
+    An `lm.quantize` and an `lm.transpose` of its result become `lm.quantize_transposed`, which reads x once,
+    if x lies in memory anyway: if the scale comes from x itself. With a scale that is known before, the
+    cast can be part of the kernel that computes x, and the pass leaves it alone.
+
+    ```mlir
+    %max = lm.max_abs %x : (tensor<32x16xbf16>) -> tensor<f32>
+    %scale = lm.fp8_scale %max of f8E5M2 : (tensor<f32>) -> tensor<f32>
+    %codes = lm.quantize %x, %scale : (tensor<32x16xbf16>, tensor<f32>) -> tensor<32x16xf8E5M2>
+    %transposed = lm.transpose %codes : (tensor<32x16xf8E5M2>) -> tensor<16x32xf8E5M2>
+    ```
+    becomes
+    ```mlir
+    %max = lm.max_abs %x : (tensor<32x16xbf16>) -> tensor<f32>
+    %scale = lm.fp8_scale %max of f8E5M2 : (tensor<f32>) -> tensor<f32>
+    %codes, %transposed = lm.quantize_transposed %x, %scale : (tensor<32x16xbf16>, tensor<f32>) -> (tensor<32x16xf8E5M2>, tensor<16x32xf8E5M2>)
+    ```
+  }];
+  let dependentDialects = ["::lmc::lm::LmDialect"];
+  let statistics = [Statistic<"numFolded", "folded", "transposes that a cast writes">];
 }
 
 def FoldSwigluPass : Pass<"lm-fold-swiglu", "::mlir::ModuleOp"> {

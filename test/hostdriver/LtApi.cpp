@@ -52,7 +52,7 @@ struct Operation {
   cudaDataType_t scale, biasType = cudaDataType_t(-1);
   cublasOperation_t transA = CUBLAS_OP_N, transB = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  uint64_t bias = 0;
+  uint64_t bias = 0, scaleA = 0, scaleB = 0;
 };
 
 struct Layout {
@@ -138,6 +138,10 @@ DType dtypeOf(cudaDataType_t type) {
     return DType::F32;
   case CUDA_R_64F:
     return DType::F64;
+  case CUDA_R_8F_E4M3:
+    return DType::F8E4M3;
+  case CUDA_R_8F_E5M2:
+    return DType::F8E5M2;
   default:
     broken(CUDA_ERROR_NOT_SUPPORTED, "data type {} is not modelled", int(type));
   }
@@ -165,6 +169,35 @@ Matrix matrixOf(const Layout &layout, const void *data, cublasOperation_t operat
   return operation == CUBLAS_OP_N ? matrix : matrix.transposed();
 }
 
+// Checks what products of 8-bit floats need on GPUs of compute capability 8.9, 9.0 and 12.x. Other
+// products have no scales.
+void checkEightBits(const Operation &operation, const Matrix &a, const Layout &aLayout,
+                    const Matrix &b, const Layout &bLayout, const Matrix &d) {
+  auto isShort = [](DType dtype) { return lmc::byteWidth(dtype) == 1; };
+  if (!isShort(a.dtype) && !isShort(b.dtype)) {
+    if (operation.scaleA || operation.scaleB)
+      broken(CUDA_ERROR_INVALID_VALUE, "a product of {} has scales", EnumNameDType(a.dtype));
+    return;
+  }
+  if (!isShort(a.dtype) || !isShort(b.dtype) || (a.dtype == DType::F8E5M2 && b.dtype == a.dtype))
+    broken(CUDA_ERROR_NOT_SUPPORTED, "a product of {} by {}", EnumNameDType(a.dtype),
+           EnumNameDType(b.dtype));
+  if (d.dtype != DType::BF16 && d.dtype != DType::F32)
+    broken(CUDA_ERROR_NOT_SUPPORTED, "a product of 8-bit floats has a result of {}",
+           EnumNameDType(d.dtype));
+  if (operation.transA != CUBLAS_OP_T || operation.transB != CUBLAS_OP_N)
+    broken(CUDA_ERROR_NOT_SUPPORTED,
+           "a product of 8-bit floats is not of a transposed and a plain matrix");
+  for (const Layout *layout : {&aLayout, &bLayout})
+    if (layout->rows % 16 || layout->columns % 16 || layout->leading % 16)
+      broken(CUDA_ERROR_NOT_SUPPORTED,
+             "{} x {} 8-bit floats with leading dimension {}: multiples of 16 are needed",
+             layout->rows, layout->columns, layout->leading);
+  for (uint64_t scale : {operation.scaleA, operation.scaleB})
+    if (scale % sizeof(float))
+      broken(CUDA_ERROR_INVALID_VALUE, "a scale is at {:#x}", scale);
+}
+
 // Returns the product in row-major form. If d is stored by columns, that is the product of the
 // transposed matrices.
 PlainProduct productOf(const Operation &operation, const void *a, const Layout &aLayout,
@@ -181,8 +214,12 @@ PlainProduct productOf(const Operation &operation, const void *a, const Layout &
     broken(CUDA_ERROR_INVALID_VALUE, "a product of {} x {} and {} x {} elements into {} x {}",
            product.a.rows, product.a.columns, product.b.rows, product.b.columns, product.d.rows,
            product.d.columns);
+  checkEightBits(operation, product.a, aLayout, product.b, bLayout, product.d);
+  product.scaleA = operation.scaleA;
+  product.scaleB = operation.scaleB;
   const DType sums = product.d.dtype == DType::F64 ? DType::F64 : DType::F32;
-  if (product.a.dtype != product.b.dtype || dtypeOf(operation.scale) != sums ||
+  if (lmc::byteWidth(product.a.dtype) != lmc::byteWidth(product.b.dtype) ||
+      dtypeOf(operation.scale) != sums ||
       operation.compute != (sums == DType::F64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F))
     broken(CUDA_ERROR_NOT_SUPPORTED, "the types of a product do not fit together");
   const bool byColumn = dLayout.order == CUBLASLT_ORDER_COL;
@@ -201,6 +238,7 @@ PlainProduct productOf(const Operation &operation, const void *a, const Layout &
   rows.a = product.b.transposed();
   rows.b = product.a.transposed();
   rows.d = product.d.transposed();
+  std::swap(rows.scaleA, rows.scaleB);
   return rows;
 }
 
@@ -231,6 +269,8 @@ uint64_t hashOf(const PlainProduct &product) {
     all += fmt::format("{} {} {} {} {} {} {};", int(matrix->dtype), matrix->rows, matrix->columns,
                        matrix->row, matrix->column, matrix->batch, matrix->stride);
   all += product.bias ? "bias" : "";
+  all += product.scaleA ? "scale of a" : "";
+  all += product.scaleB ? "scale of b" : "";
   return XXH3_64bits(all.data(), all.size());
 }
 
@@ -328,6 +368,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
       return set(operation.bias, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
       return set(operation.biasType, value, bytes);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
+      return set(operation.scaleA, value, bytes);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
+      return set(operation.scaleB, value, bytes);
     case CUBLASLT_MATMUL_DESC_POINTER_MODE:
       return requireOnly(CUBLASLT_POINTER_MODE_HOST, value, bytes, "pointer mode");
     default:

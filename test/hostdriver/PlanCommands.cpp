@@ -328,7 +328,9 @@ std::string PlanCommands::findProduct(const PlainProduct &product) {
         !equal(product.d, matrix(gemm.d(), gemm.m(), gemm.n(), false)) ||
         product.accumulate != plan::accumulates(gemm) ||
         (product.residual.address != 0) != (plan::residualOf(gemm) >= 0) ||
-        (product.bias != 0) != (gemm.bias() >= 0))
+        (product.bias != 0) != (gemm.bias() >= 0) ||
+        (product.scaleA != 0) != (gemm.scale_a() >= 0) ||
+        (product.scaleB != 0) != (gemm.scale_b() >= 0))
       continue;
     alike = candidate.command;
     if (!inArenas && !arenas.empty() && std::count(arenas.begin(), arenas.end(), 0) == 0)
@@ -338,6 +340,10 @@ std::string PlanCommands::findProduct(const PlainProduct &product) {
                          {gemm.d(), product.d.address}};
     if (product.bias)
       operands.push_back({uint32_t(gemm.bias()), product.bias});
+    if (product.scaleA) {
+      operands.push_back({uint32_t(gemm.scale_a()), product.scaleA});
+      operands.push_back({uint32_t(gemm.scale_b()), product.scaleB});
+    }
     if (product.residual.address)
       operands.push_back({uint32_t(plan::residualOf(gemm)), product.residual.address});
     if (!fits(operands))

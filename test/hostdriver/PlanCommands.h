@@ -33,10 +33,12 @@ struct Matrix {
   }
 };
 
-// d = a b (+ d) (+ bias) (+ residual), where b's columns, d's columns and the bias have equal extents.
+// d = scaleA scaleB a b (+ d) (+ bias) (+ residual), where b's columns, d's columns and the bias
+// have equal extents.
 struct PlainProduct {
   Matrix a, b, d;
   uint64_t bias = 0; // address of the vector; 0: none
+  uint64_t scaleA = 0, scaleB = 0; // addresses of two numbers in f32; 0: 1
   bool accumulate = false;
   Matrix residual; // added to the product; its address is 0 if there is none
   uint64_t workspace = 0, workspaceBytes = 0;

@@ -35,8 +35,7 @@ template <typename T> void roundTo(plan::DType dtype, std::vector<T> &values) {
       value = T(fromBFloat16(toBFloat16(float(value))));
 }
 
-// Computes one product of a batch.
-// Adds the products of 16 terms at a time to sums in f32, of which each loses the bits that f32
+// Adds the products of 4 terms at a time to sums in f32, of which each loses the bits that f32
 // does not have, instead of being rounded: so sum tensor cores.
 void addCutProducts(std::vector<float> &sums, const std::vector<float> &a,
                     const std::vector<float> &b, uint64_t m, uint64_t n, uint64_t k) {
@@ -53,6 +52,7 @@ void addCutProducts(std::vector<float> &sums, const std::vector<float> &a,
       }
 }
 
+// Computes one product of a batch.
 template <typename T> void multiplyOne(const PlainProduct &product, const Algorithm &algorithm) {
   constexpr plan::DType wide = sizeof(T) == 8 ? plan::DType::F64 : plan::DType::F32;
   const uint64_t m = product.d.rows, n = product.d.columns, k = product.a.columns;
@@ -61,7 +61,7 @@ template <typename T> void multiplyOne(const PlainProduct &product, const Algori
                          : algorithm.split ? (k + algorithm.split - 1) / algorithm.split
                                            : k;
   std::vector<T> sums(m * n), part;
-  const bool isCut = hostility().cuts && product.a.dtype == plan::DType::BF16;
+  const bool isCut = hostility().cuts && byteWidth(product.a.dtype) <= 2;
   if constexpr (std::is_same_v<T, float>)
     if (isCut)
       addCutProducts(sums, a, b, m, n, k);
@@ -78,6 +78,13 @@ template <typename T> void multiplyOne(const PlainProduct &product, const Algori
     if (algorithm.roundsPieces)
       roundTo(product.d.dtype, sums);
   }
+  for (uint64_t scale : {product.scaleA, product.scaleB})
+    if (scale) {
+      float value;
+      std::memcpy(&value, Memory::host(scale), sizeof value);
+      for (T &sum : sums)
+        sum *= T(value);
+    }
   if (product.bias) {
     const std::vector<T> bias =
         elementsOf<T>({product.bias, product.d.dtype, 1, n, 0, byteWidth(product.d.dtype)});
@@ -137,6 +144,9 @@ void submitProduct(CUstream stream, const PlainProduct &product, uint32_t algori
     work->accesses.push_back({product.bias, product.d.columns * byteWidth(product.d.dtype), false});
   if (product.residual.address)
     work->accesses.push_back(bytesOf(product.residual, false));
+  for (uint64_t scale : {product.scaleA, product.scaleB})
+    if (scale)
+      work->accesses.push_back({scale, sizeof(float), false});
   const Access workspace{product.workspace, product.workspaceBytes, true};
   if (how.split) {
     for (const Access &operand : work->accesses)

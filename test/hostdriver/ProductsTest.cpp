@@ -294,3 +294,143 @@ TEST_P(BiasProducts, NeedABiasAsAlignedAsTheHeuristicSawIt) {
 INSTANTIATE_TEST_SUITE_P(, BiasProducts,
                          testing::Values(plan::DType::BF16, plan::DType::F32, plan::DType::F64),
                          [](const auto &info) { return plan::EnumNameDType(info.param); });
+
+namespace {
+
+// d += scales (a b^T), where a and b hold 8-bit floats and d f32.
+class EightBitProducts : public LtDriver,
+                         public testing::WithParamInterface<std::pair<plan::DType, plan::DType>> {
+protected:
+  static constexpr int64_t kM = 16, kN = 32, kK = 48;
+
+  void SetUp() override {
+    HostDriver::SetUp();
+    a = builder.slice(GetParam().first, {kM, kK}, 1);
+    b = builder.slice(GetParam().second, {kN, kK}, 1);
+    d = builder.slice(plan::DType::F32, {kM, kN});
+    scaleA = builder.slice(plan::DType::F32, {});
+    scaleB = builder.slice(plan::DType::F32, {});
+    plan::GemmT gemm;
+    gemm.a = a;
+    gemm.b = b;
+    gemm.d = d;
+    gemm.scale_a = int(scaleA);
+    gemm.scale_b = int(scaleB);
+    gemm.m = kM;
+    gemm.n = kN;
+    gemm.k = kK;
+    gemm.transpose_b = true;
+    gemm.c = int(d);
+    builder.command(gemm);
+    builder.plan.functions[0]->commands.back()->workspace = int(workspace);
+    start({});
+    open();
+    for (cublasLtMatrixLayout_t layout : {aLayout, bLayout, dLayout})
+      cublasLtMatrixLayoutDestroy(layout);
+    aLayout = layoutOf(typeOf(GetParam().first), kK, kM);
+    bLayout = layoutOf(typeOf(GetParam().second), kK, kN);
+    dLayout = layoutOf(CUDA_R_32F, kN, kM);
+    // b is cuBLASLt's first matrix.
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, at(scaleB));
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, at(scaleA));
+  }
+
+  static cudaDataType_t typeOf(plan::DType dtype) {
+    return dtype == plan::DType::F8E4M3 ? CUDA_R_8F_E4M3 : CUDA_R_8F_E5M2;
+  }
+  static cublasLtMatrixLayout_t layoutOf(cudaDataType_t type, uint64_t rows, uint64_t columns) {
+    cublasLtMatrixLayout_t layout = nullptr;
+    cublasLtMatrixLayoutCreate(&layout, type, rows, columns, int64_t(rows));
+    return layout;
+  }
+  template <typename T> void set(cublasLtMatmulDescAttributes_t which, const T &value) {
+    EXPECT_EQ(cublasLtMatmulDescSetAttribute(desc, which, &value, sizeof(value)),
+              CUBLAS_STATUS_SUCCESS);
+  }
+  // Returns the answer to a question for one algorithm.
+  cublasStatus_t ask() {
+    int found = 0;
+    cublasLtMatmulHeuristicResult_t result;
+    return cublasLtMatmulAlgoGetHeuristic(handle, desc, bLayout, aLayout, dLayout, dLayout,
+                                          preference, 1, &result, &found);
+  }
+
+  uint32_t scaleA, scaleB;
+};
+
+} // namespace
+
+TEST_P(EightBitProducts, AreMultipliedByBothScales) {
+  std::vector<double> left, right;
+  for (int i = 0; i < kM * kK; ++i)
+    left.push_back(i * 5 % 15 - 7);
+  for (int i = 0; i < kN * kK; ++i)
+    right.push_back((i * 3 % 7 - 3) * 0.5);
+  std::vector<uint8_t> leftCodes(left.size()), rightCodes(right.size());
+  convertFloats(plan::DType::F64, left.data(), GetParam().first, leftCodes.data(), left.size());
+  convertFloats(plan::DType::F64, right.data(), GetParam().second, rightCodes.data(), right.size());
+  convertFloats(GetParam().first, leftCodes.data(), plan::DType::F64, left.data(), left.size());
+  write(a, leftCodes);
+  write(b, rightCodes);
+  write(scaleA, std::vector<float>{0.25f});
+  write(scaleB, std::vector<float>{8.0f});
+  std::vector<float> expected = counted(kM * kN);
+  for (const auto &algorithm : algorithms()) {
+    write(d, counted(kM * kN));
+    ASSERT_EQ(multiply(algorithm.algo, usual()), CUBLAS_STATUS_SUCCESS);
+    const std::vector<float> found = read(d);
+    for (size_t i = 0; i < kM; ++i)
+      for (size_t j = 0; j < kN; ++j) {
+        double sum = 0;
+        for (size_t t = 0; t < kK; ++t)
+          sum += left[i * kK + t] * right[j * kK + t];
+        EXPECT_EQ(found[i * kN + j], float(2 * sum + expected[i * kN + j]));
+      }
+  }
+}
+
+TEST_P(EightBitProducts, HaveTheScalesOfThePlan) {
+  const cublasLtMatmulAlgo_t algorithm = algorithms()[0].algo;
+  ASSERT_EQ(multiply(algorithm, usual()), CUBLAS_STATUS_SUCCESS);
+  set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, at(scaleA));
+  EXPECT_NE(multiply(algorithm, usual()), CUBLAS_STATUS_SUCCESS) << "the other factor's scale";
+  set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, CUdeviceptr(0));
+  EXPECT_NE(multiply(algorithm, usual()), CUBLAS_STATUS_SUCCESS) << "an algorithm for two scales";
+  EXPECT_NE(multiply(algorithms()[0].algo, usual()), CUBLAS_STATUS_SUCCESS) << "one scale";
+}
+
+TEST_P(EightBitProducts, NeedRowsOfK) {
+  EXPECT_EQ(ask(), CUBLAS_STATUS_SUCCESS);
+  set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_N);
+  bLayout = layoutOf(typeOf(GetParam().second), kN, kK);
+  EXPECT_EQ(ask(), CUBLAS_STATUS_NOT_SUPPORTED);
+  EXPECT_NE(violations().find("not of a transposed and a plain matrix"), std::string::npos);
+}
+
+TEST_P(EightBitProducts, NeedMultiplesOf16) {
+  bLayout = layoutOf(typeOf(GetParam().second), kK, 24);
+  dLayout = layoutOf(CUDA_R_32F, 24, kM);
+  EXPECT_EQ(ask(), CUBLAS_STATUS_NOT_SUPPORTED);
+  EXPECT_NE(violations().find("multiples of 16 are needed"), std::string::npos);
+}
+
+// A product of two factors of E5M2 does not exist, nor one with a factor of bf16.
+TEST_P(EightBitProducts, NeedTypesThatFitTogether) {
+  bLayout = layoutOf(CUDA_R_16BF, kK, kN);
+  EXPECT_EQ(ask(), CUBLAS_STATUS_NOT_SUPPORTED);
+  aLayout = layoutOf(CUDA_R_8F_E5M2, kK, kM);
+  bLayout = layoutOf(CUDA_R_8F_E5M2, kK, kN);
+  EXPECT_EQ(ask(), CUBLAS_STATUS_NOT_SUPPORTED);
+  aLayout = layoutOf(CUDA_R_16BF, kK, kM);
+  bLayout = layoutOf(CUDA_R_16BF, kK, kN);
+  EXPECT_NE(ask(), CUBLAS_STATUS_SUCCESS) << "scales of bf16";
+}
+
+INSTANTIATE_TEST_SUITE_P(, EightBitProducts,
+                         testing::Values(std::pair(plan::DType::F8E4M3, plan::DType::F8E4M3),
+                                         std::pair(plan::DType::F8E5M2, plan::DType::F8E4M3),
+                                         std::pair(plan::DType::F8E4M3, plan::DType::F8E5M2)),
+                         [](const auto &info) {
+                           return std::string(plan::EnumNameDType(info.param.first)) + "By" +
+                                  plan::EnumNameDType(info.param.second);
+                         });

@@ -85,6 +85,8 @@ public:
     const CudaArch *arch = archOf(device);
     if (isOn(kFusionKinds[2]) && arch && arch->hasWarpgroups())
       passes.addPass(createFoldSwigluPass());
+    if (isOn(kFusionKinds[3]))
+      passes.addPass(createFoldTransposePass());
   }
   // Fusion has moved some column reductions into other kernels. The first pass splits long ones of
   // the rest in two stages. The second rounds biases to the result's type: cuBLASLt adds no others.
@@ -101,6 +103,13 @@ public:
   // Tensor cores are fastest with rows at multiples of 128 bytes:
   // https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication
   int64_t paddedMultiple(DataType dtype) const override { return dtype == DataType::BF16 ? 64 : 1; }
+
+  // Tensor cores multiply 8-bit floats from sm_89 on.
+  bool multipliesEightBits(StringRef device) const override {
+    const CudaArch *arch = archOf(device);
+    return arch && arch->version >= 89;
+  }
+  bool needsRowsOfK() const override { return true; }
 
   FailureOr<std::unique_ptr<TargetCode>> generate(ModuleOp plan, const TargetConfig &job,
                                                   const std::string &cache) const override {
@@ -145,7 +154,7 @@ public:
   }
 
 private:
-  static constexpr llvm::StringLiteral kFusionKinds[] = {"rope", "residual", "swiglu"};
+  static constexpr llvm::StringLiteral kFusionKinds[] = {"rope", "residual", "swiglu", "transpose"};
 
   // Returns the architecture of a device such as "cuda:sm_90a"; null for other devices.
   static const CudaArch *archOf(StringRef device) { return findCudaArch(device.split(':').second); }

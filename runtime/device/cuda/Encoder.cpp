@@ -31,6 +31,10 @@ Encoded Encoder::product(const plan::Command &command, const plan::Gemm &gemm) c
     at.bias = address(uint32_t(gemm.bias()));
   if (const int64_t residual = plan::residualOf(gemm); residual >= 0)
     at.residual = address(uint32_t(residual));
+  if (gemm.scale_a() >= 0) {
+    at.scaleA = address(uint32_t(gemm.scale_a()));
+    at.scaleB = address(uint32_t(gemm.scale_b()));
+  }
   if (command.workspace() >= 0)
     at.workspace = address(uint32_t(command.workspace()));
   return [at, shape = Products::shapeOf(plan, command, gemm),

@@ -49,9 +49,11 @@ static double elementAt(plan::DType dtype, const void *address) {
 }
 
 static cudaDataType_t dataTypeOf(plan::DType dtype) {
-  return dtype == plan::DType::BF16  ? CUDA_R_16BF
-         : dtype == plan::DType::F64 ? CUDA_R_64F
-                                     : CUDA_R_32F;
+  return dtype == plan::DType::BF16     ? CUDA_R_16BF
+         : dtype == plan::DType::F64    ? CUDA_R_64F
+         : dtype == plan::DType::F8E4M3 ? CUDA_R_8F_E4M3
+         : dtype == plan::DType::F8E5M2 ? CUDA_R_8F_E5M2
+                                        : CUDA_R_32F;
 }
 
 class Product {
@@ -90,6 +92,16 @@ private:
   cublasStatus_t pointToBias(CUdeviceptr bias) const {
     return library.cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                                                   &bias, sizeof bias);
+  }
+  // Sets the addresses of the scales of the plan's operands a and b, in cuBLASLt's order.
+  cublasStatus_t pointToScales(CUdeviceptr a, CUdeviceptr b) const {
+    for (auto [attribute, scale] : {std::pair(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, b),
+                                    std::pair(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, a)})
+      if (const cublasStatus_t set =
+              library.cublasLtMatmulDescSetAttribute(operation, attribute, &scale, sizeof scale);
+          set != CUBLAS_STATUS_SUCCESS)
+        return set;
+    return CUBLAS_STATUS_SUCCESS;
   }
   Result<void> layout(cublasLtMatrixLayout_t &made, plan::DType dtype, uint64_t rows,
                       uint64_t columns);
@@ -149,7 +161,10 @@ Result<void> Product::describe(const ProductShape &of) {
     LMC_TRY(set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type));
     LMC_TRY(check(pointToBias(described.alignBias)));
   }
-  LMC_TRY(layout(first, described.input, described.transposeB ? described.n : described.k,
+  // cuBLASLt's proposals may depend on whether there are scales. multiply() sets their addresses.
+  if (described.isScaled())
+    LMC_TRY(check(pointToScales(16, 16)));
+  LMC_TRY(layout(first, described.inputB, described.transposeB ? described.n : described.k,
                  described.transposeB ? described.k : described.n));
   LMC_TRY(layout(second, described.input, described.transposeA ? described.k : described.m,
                  described.transposeA ? described.m : described.k));
@@ -200,6 +215,10 @@ cublasStatus_t Product::multiply(const ProductAddresses &at, const cublasLtMatmu
                                  CUstream stream) const {
   if (described.hasBias)
     if (const cublasStatus_t set = pointToBias(at.bias); set != CUBLAS_STATUS_SUCCESS)
+      return set;
+  if (described.isScaled())
+    if (const cublasStatus_t set = pointToScales(at.scaleA, at.scaleB);
+        set != CUBLAS_STATUS_SUCCESS)
       return set;
   const float one = 1, beta = described.accumulate || described.residual ? 1 : 0;
   const double wideOne = 1, wideBeta = beta;
@@ -272,6 +291,7 @@ ProductShape Products::shapeOf(const plan::Plan &plan, const plan::Command &comm
     shape.alignC = alignment(uint32_t(residual));
   }
   shape.input = slice(gemm.a()).dtype();
+  shape.inputB = slice(gemm.b()).dtype();
   shape.output = slice(gemm.d()).dtype();
   shape.hasBias = gemm.bias() >= 0;
   if (shape.hasBias) {
@@ -300,7 +320,7 @@ public:
     };
     for (const ProductShape &shape : shapes) {
       most(a, shape.batch * shape.m * shape.k, shape.input);
-      most(b, shape.batch * shape.k * shape.n, shape.input);
+      most(b, shape.batch * shape.k * shape.n, shape.inputB);
       most(d, shape.batch * shape.m * shape.n, shape.output);
       most(bias, shape.n, shape.bias);
       most(row, shape.n, shape.output);
@@ -308,7 +328,8 @@ public:
         most(residual, shape.m * shape.n, shape.output);
       workspace = std::max(workspace, shape.workspaceBytes);
     }
-    const uint64_t total = a + b + d + bias + residual + workspace;
+    constexpr uint64_t scaleBytes = 256;
+    const uint64_t total = a + b + d + bias + residual + workspace + scaleBytes;
     CUdeviceptr at = 0;
     LMC_TRY(gpu.requireFree(total, "to try matrix products"));
     LMC_CUDA(driver, cuMemAlloc(&at, total),
@@ -316,10 +337,12 @@ public:
     trial.memory = DeviceMemory(driver, at);
     const CUdeviceptr others = at + a + b + d;
     trial.addresses = {at, at + a, at + a + b, others, others + bias + residual, others + bias};
+    trial.addresses.scaleA = trial.addresses.scaleB = at + total - scaleBytes;
     trial.inputBytes = a + b;
     trial.biasBytes = bias;
     trial.residualBytes = residual;
-    LMC_TRY(allocatePinned(driver, kPatternBytes, "allocate pinned memory", trial.pattern));
+    LMC_TRY(allocatePinned(driver, 2 * kPatternBytes + sizeof(float), "allocate pinned memory",
+                           trial.pattern));
     LMC_TRY(allocatePinned(driver, 3 * row, "allocate pinned memory", trial.rows));
     for (Event *event : {&trial.begin, &trial.end})
       LMC_TRY(makeEvent(driver, /*timed=*/true, *event));
@@ -333,7 +356,8 @@ public:
       (void)driver->cuStreamSynchronize(stream);
   }
 
-  // Fills all inputs with random values of type `dtype` between -1/2 and 1/2.
+  // Fills all inputs with random values of type `dtype` between -1/2 and 1/2. In an operand of
+  // another type of 8 bits the same bytes stand for values between -1 and 1.
   Result<void> fill(plan::DType dtype) {
     // The stream may still read the pattern of an earlier call.
     LMC_CUDA(*driver, cuStreamSynchronize(stream), "wait for the GPU");
@@ -347,14 +371,25 @@ public:
     if (!convertFloats(plan::DType::F64, values.data(), dtype, bytes, values.size()) ||
         !convertFloats(dtype, bytes, plan::DType::F64, values.data(), values.size()))
       return machineError("only floating-point matrices can be multiplied");
-    // The pattern has 2^17, 2^18 or 2^19 elements. The period is the largest prime number below
-    // this size.
-    period = width == 8 ? 131071 : width == 4 ? 262139 : 524287;
-    for (auto [to, count, step] : {std::tuple(addresses.a, inputBytes, period * width),
-                                   std::tuple(addresses.residual, residualBytes, residualPeriod()),
-                                   std::tuple(addresses.bias, biasBytes, kPatternBytes)})
+    // A product of 8-bit floats adds values of bf16 or f32. Two random values of bf16 are one of
+    // f32.
+    const plan::DType ofAddends = width == 1 ? plan::DType::BF16 : dtype;
+    convertFloats(plan::DType::F64, values.data(), ofAddends, bytes + kPatternBytes,
+                  kPatternBytes / byteWidth(ofAddends));
+    const float one = 1;
+    std::memcpy(bytes + 2 * kPatternBytes, &one, sizeof one);
+    LMC_CUDA(*driver,
+             cuMemcpyHtoDAsync(addresses.scaleA, bytes + 2 * kPatternBytes, sizeof one, stream),
+             "copy a scale");
+    // The pattern has 2^17, 2^18, 2^19 or 2^20 elements. The period is the largest prime number
+    // below this size.
+    period = width == 8 ? 131071 : width == 4 ? 262139 : width == 2 ? 524287 : 1048573;
+    for (auto [to, from, count, step] :
+         {std::tuple(addresses.a, bytes, inputBytes, period * width),
+          std::tuple(addresses.residual, bytes + kPatternBytes, residualBytes, residualPeriod()),
+          std::tuple(addresses.bias, bytes + kPatternBytes, biasBytes, kPatternBytes)})
       for (uint64_t at = 0; at < count; at += step)
-        LMC_CUDA(*driver, cuMemcpyHtoDAsync(to + at, bytes, std::min(step, count - at), stream),
+        LMC_CUDA(*driver, cuMemcpyHtoDAsync(to + at, from, std::min(step, count - at), stream),
                  "copy random values");
     return {};
   }
@@ -429,6 +464,8 @@ private:
   // absolute values. Eight times this error is allowed. Tensor cores also truncate sums of a few
   // products to f32, and these errors do not cancel. On an H100, a sum of 32768 positive products
   // of bf16 had a relative error of 1.4e-4, which is k 2^-28. Four times this error is allowed too.
+  // Sums of products of 8-bit floats keep 14 bits before they are added to a sum in f32
+  // (arXiv:2412.19437, section 3.5.2): eight times the last of these bits is allowed.
   void expect(const ProductShape &shape) {
     if (!expected.empty() && expectedOf == shape)
       return;
@@ -438,8 +475,14 @@ private:
     const uint64_t firstOfB = (addresses.b - addresses.a) / byteWidth(shape.input);
     const double ofSums = shape.input == plan::DType::F64 ? 0x1p-53 : 0x1p-24;
     const double ofResult = shape.output == plan::DType::BF16 ? 0x1p-8 : ofSums;
-    const double ofCuts = shape.input == plan::DType::BF16 ? 4 * double(shape.k) * 0x1p-28 : 0.0;
-    const char *random = static_cast<const char *>(pattern.get());
+    const double ofCuts = shape.isScaled()                   ? 0x1p-10
+                          : shape.input == plan::DType::BF16 ? 4 * double(shape.k) * 0x1p-28
+                                                             : 0.0;
+    const char *bytes = static_cast<const char *>(pattern.get()), *random = bytes + kPatternBytes;
+    auto valueOfB = [&](uint64_t element) {
+      return shape.inputB == shape.input ? values[element]
+                                         : elementAt(shape.inputB, bytes + element);
+    };
     std::mt19937 generator(1);
     for (uint64_t row = 0; row < 3; ++row)
       for (int sample = 0; sample < 8; ++sample) {
@@ -453,7 +496,7 @@ private:
         for (uint64_t t = 0; t < k; ++t) {
           const uint64_t atA = number * m * k + (shape.transposeA ? t * m + i : i * k + t);
           const uint64_t atB = number * k * n + (shape.transposeB ? j * k + t : t * n + j);
-          add(values[atA % period] * values[(firstOfB + atB) % period]);
+          add(values[atA % period] * valueOfB((firstOfB + atB) % period));
         }
         if (shape.hasBias) {
           const uint64_t byte = j * byteWidth(shape.bias) % kPatternBytes;
@@ -474,7 +517,9 @@ private:
   DeviceMemory memory;
   Event begin, end;
   ProductAddresses addresses;
-  PinnedMemory pattern; // random values, of which copies fill the inputs
+  // Random values, of which copies fill the inputs: kPatternBytes for a and b, and as many for the
+  // bias and the residual. Then a scale, 1.
+  PinnedMemory pattern;
   PinnedMemory rows;    // three rows of a result
   static constexpr uint64_t kPatternBytes = 1 << 20;
   uint64_t inputBytes = 0, biasBytes = 0, residualBytes = 0; // inputBytes counts both a and b
@@ -518,16 +563,20 @@ static std::string nameOf(plan::DType dtype) {
 
 GemmKey Products::keyOf(const ProductShape &shape) const {
   const size_t version = library->cublasLtGetVersion();
-  return {
-      fmt::format("{}, {} multiprocessors, driver for CUDA {}.{}, cuBLASLt {}", gpu.name,
-                  gpu.multiprocessors, driver.version / 1000, driver.version % 1000 / 10, version),
-      fmt::format("{}>{} {}{}x{}x{}{}{}{}{} align {}/{}/{}/{}{} workspace {}", nameOf(shape.input),
-                  nameOf(shape.output), shape.batch > 1 ? fmt::format("{} of ", shape.batch) : "",
-                  shape.m, shape.n, shape.k, shape.transposeA ? " a^T" : "",
-                  shape.transposeB ? " b^T" : "", shape.accumulate ? " +d" : shape.residual ? " +c" : "",
-                  shape.hasBias ? " +bias " + nameOf(shape.bias) : "", shape.alignA, shape.alignB,
-                  shape.alignD, shape.alignBias,
-                  shape.residual ? fmt::format("/{}", shape.alignC) : "", shape.workspaceBytes)};
+  return {fmt::format("{}, {} multiprocessors, driver for CUDA {}.{}, cuBLASLt {}", gpu.name,
+                      gpu.multiprocessors, driver.version / 1000, driver.version % 1000 / 10,
+                      version),
+          fmt::format(
+              "{}{}>{} {}{}x{}x{}{}{}{}{} align {}/{}/{}/{}{} workspace {}", nameOf(shape.input),
+              shape.inputB == shape.input ? "" : "*" + nameOf(shape.inputB), nameOf(shape.output),
+              shape.batch > 1 ? fmt::format("{} of ", shape.batch) : "", shape.m, shape.n, shape.k,
+              shape.transposeA ? " a^T" : "", shape.transposeB ? " b^T" : "",
+              shape.accumulate ? " +d"
+              : shape.residual ? " +c"
+                               : "",
+              shape.hasBias ? " +bias " + nameOf(shape.bias) : "", shape.alignA, shape.alignB,
+              shape.alignD, shape.alignBias, shape.residual ? fmt::format("/{}", shape.alignC) : "",
+              shape.workspaceBytes)};
 }
 
 // At most kCandidates proposals are timed, each kRounds times for about kRoundSeconds. A GPU lowers

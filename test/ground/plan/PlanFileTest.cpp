@@ -508,6 +508,43 @@ TEST(PlanFile, ChecksProductsOfEightBits) {
   EXPECT_THAT(opened.error().message, HasSubstr("it has scales for factors of F32"));
 }
 
+// A product of 8-bit floats for a GPU, whose rows have k elements.
+static std::string withRowsOfK(const std::function<void(plan::PlanT &, plan::GemmT &)> &change) {
+  PlanBuilder b;
+  b.plan.target = "cuda:sm_90a";
+  plan::GemmT gemm;
+  gemm.m = 16, gemm.n = 32, gemm.k = 48;
+  gemm.a = b.slice(DType::F8E5M2, {16, 48}, 1);
+  gemm.b = b.slice(DType::F8E4M3, {32, 48}, 1);
+  gemm.d = b.slice(DType::BF16, {16, 32}, 1);
+  gemm.scale_a = int(b.slice(DType::F32, {}, 1));
+  gemm.scale_b = int(b.slice(DType::F32, {}, 1));
+  gemm.transpose_b = true;
+  b.command(gemm);
+  change(b.plan, *b.plan.functions[0]->commands[0]->body.AsGemm());
+  auto opened = b.open();
+  return opened ? std::string() : opened.error().message;
+}
+
+TEST(PlanFile, ChecksProductsOfEightBitsForAGpu) {
+  using testing::HasSubstr;
+  EXPECT_EQ(withRowsOfK([](auto &, auto &) {}), "");
+  EXPECT_THAT(withRowsOfK([](auto &, auto &g) { g.transpose_b = false; }),
+              HasSubstr("it multiplies 8-bit floats that are not rows of k elements"));
+  EXPECT_THAT(withRowsOfK([](auto &, auto &g) { g.transpose_a = true; }),
+              HasSubstr("it multiplies 8-bit floats that are not rows of k elements"));
+  EXPECT_THAT(withRowsOfK([](auto &p, auto &g) {
+                g.m = 8;
+                p.slices[g.a]->shape = {8, 48};
+                p.slices[g.a]->bytes = 8 * 48;
+                p.slices[g.d]->shape = {8, 32};
+                p.slices[g.d]->bytes = 8 * 32 * 2;
+              }),
+              HasSubstr("its factors are 8 x 48 and 32 x 48 8-bit floats"));
+  EXPECT_THAT(withRowsOfK([](auto &p, auto &g) { p.slices[g.b]->offset += 8; }),
+              HasSubstr("each must be a multiple of 16"));
+}
+
 TEST(PlanFile, OpensWhatIsSoundForAGpu) {
   auto plan = cudaPlan().open();
   ASSERT_TRUE(plan) << plan.error().message;

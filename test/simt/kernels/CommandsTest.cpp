@@ -42,7 +42,8 @@ struct InputPattern {
                                             : *x);
       return;
     }
-    const DType dtypes[] = {DType::F32, DType::BF16, DType::F64};
+    const DType dtypes[] = {DType::F32, DType::BF16, DType::F64,    DType::I8,    DType::I32,
+                            DType::I32, DType::F16,  DType::F8E4M3, DType::F8E5M2};
     std::vector<double> all(static_cast<size_t>(size));
     convertFloats(dtypes[type], values, DType::F64, all.data(), all.size());
     for (double &x : all)
@@ -235,6 +236,10 @@ const Edge kEdges[] = {
      DType::F32,
      {{"choices", 616}, {"count", 60}, {"held", 616}, {"groups", 1}, {"first", 0}},
      {}},
+    {"transpose", DType::BF16, {{"rows", 272}, {"columns", 260}}, {}},
+    {"transpose", DType::F32, {{"rows", 130}, {"columns", 384}}, {}},
+    {"quantize_transposed", DType::BF16, {{"rows", 272}, {"columns", 260}}, {}},
+    {"quantize_transposed", DType::F32, {{"rows", 129}, {"columns", 144}}, {}},
 };
 
 class TableCommands : public testing::TestWithParam<TableCommand> {

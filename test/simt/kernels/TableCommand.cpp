@@ -69,6 +69,10 @@ DType CommandCase::dtypeOf(const TableOperand &operand) const {
     return type;
   if (operand.dtype == "I32")
     return DType::I32;
+  if (operand.dtype == "H")
+    return type == DType::BF16 ? DType::BF16 : DType::F32;
+  if (operand.dtype == "Q")
+    return type == DType::F32 ? DType::F8E5M2 : DType::F8E4M3;
   return operand.dtype != "F32" && type == DType::F64 ? DType::F64 : DType::F32;
 }
 
@@ -159,8 +163,9 @@ static std::string moduleOf(const CommandCase &given) {
     std::string type = "tensor<";
     for (int64_t extent : given.shapeOf(operand))
       type += fmt::format("{}x", extent);
-    const char *const elements[] = {"f32", "bf16", "f16", "f64", "i32", "i8"};
-    const DType dtypes[] = {DType::F32, DType::BF16, DType::F16, DType::F64, DType::I32, DType::I8};
+    const char *const elements[] = {"f32", "bf16", "f64", "i32", "f8E4M3FN", "f8E5M2"};
+    const DType dtypes[] = {DType::F32, DType::BF16,   DType::F64,
+                            DType::I32, DType::F8E4M3, DType::F8E5M2};
     type += std::string(elements[llvm::find(dtypes, given.dtypeOf(operand)) - dtypes]) + ">";
     const bool isRead = operand.role == "read";
     const bool isAdded = operand.role == "sum" && given.on.count("accumulate");

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "lmc/attention.cuh"
+#include "lmc/math.cuh"
 
 namespace lmc {
 
@@ -23,8 +24,6 @@ template <typename Shape, typename Tile> struct AttentionPlain {
 
 namespace attention {
 
-__device__ inline float toReal(float x) { return x; }
-__device__ inline float toReal(bf16 x) { return toFloat(x); }
 template <typename T> __device__ inline T fromReal(float x);
 template <> __device__ inline float fromReal<float>(float x) { return x; }
 template <> __device__ inline bf16 fromReal<bf16>(float x) { return toBf16(x); }

@@ -21,6 +21,7 @@
 #pragma once
 
 #include "lmc/attention.cuh"
+#include "lmc/math.cuh"
 
 namespace lmc {
 
@@ -336,9 +337,6 @@ template <int N, int Stages> struct Groups {
   }
 };
 
-__device__ inline float toReal(float x) { return x; }
-__device__ inline double toReal(double x) { return x; }
-__device__ inline float toReal(bf16 x) { return toFloat(x); }
 __device__ inline void fromReal(float &to, float x) { to = x; }
 __device__ inline void fromReal(double &to, double x) { to = x; }
 __device__ inline void fromReal(bf16 &to, float x) { to = toBf16(x); }

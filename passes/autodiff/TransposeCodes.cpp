@@ -1,0 +1,153 @@
+// lm-transpose-codes: transposes factors of products of 8-bit floats, so that their rows run along
+// the dimension that is summed over. Passes.td shows an example.
+#include "passes/autodiff/Passes.h"
+
+#include "dialects/interfaces/LocationName.h"
+#include "dialects/interfaces/Step.h"
+#include "dialects/lm/Lm.h"
+#include "dialects/lm/TensorTypes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/SymbolTable.h"
+
+#include "llvm/ADT/BitVector.h"
+
+namespace lmc {
+#define GEN_PASS_DEF_TRANSPOSECODESPASS
+#include "passes/autodiff/Passes.h.inc"
+} // namespace lmc
+
+using namespace mlir;
+using namespace lmc;
+
+// Extents of the products of tensor cores, and of their rows in bytes, are multiples of this
+// number.
+static constexpr int64_t kMultiple = 16;
+
+namespace {
+
+class CodeTransposer {
+public:
+  explicit CodeTransposer(ModuleOp module)
+      : module(module), symbols(module), b(module.getContext()) {
+    module.walk([&](func::CallOp call) {
+      if (auto callee = symbols.lookup<func::FuncOp>(call.getCallee()))
+        calls[callee].push_back(call);
+    });
+  }
+
+  LogicalResult run() {
+    for (auto function : module.getOps<func::FuncOp>())
+      if (!function.isExternal() && failed(rewrite(function)))
+        return failure();
+    return success();
+  }
+
+  unsigned numTransposed = 0;
+
+private:
+  LogicalResult rewrite(func::FuncOp function) {
+    Block &body = function.getBody().front();
+    SmallVector<lm::ScaledMatmulOp> products(body.getOps<lm::ScaledMatmulOp>());
+    for (lm::ScaledMatmulOp product : products) {
+      for (OpOperand *factor : {&product.getAMutable(), &product.getBMutable()})
+        for (int64_t extent : tensorTypeOf(factor->get()).getShape())
+          if (extent % kMultiple != 0)
+            return product.emitError("the matrix product of ")
+                   << nameOf(product.getLoc()) << " has a factor " << factor->get().getType()
+                   << ", and tensor cores need multiples of " << kMultiple
+                   << "; change training.micro_batch_size or training.sequence_length, or set "
+                      "training.fp8 to \"none\"";
+      if (product.getTransposeA()) {
+        product.getAMutable().assign(transposed(product.getA(), product));
+        product.setTransposeA(false);
+      }
+      if (!product.getTransposeB()) {
+        product.getBMutable().assign(transposed(product.getB(), product));
+        product.setTransposeB(true);
+      }
+    }
+    eraseUnread(function);
+    return success();
+  }
+
+  // Returns the transpose of `codes`, which `product` reads.
+  Value transposed(Value codes, lm::ScaledMatmulOp product) {
+    if (Value known = done.lookup(codes))
+      return known;
+    ++numTransposed;
+    auto argument = dyn_cast<BlockArgument>(codes);
+    if (!argument || !isOfWeight(argument)) {
+      // The codes of an activation are needed only here.
+      if (argument)
+        b.setInsertionPoint(product);
+      else
+        b.setInsertionPointAfterValue(codes);
+      return done[codes] = make(codes, argument ? product : codes.getDefiningOp());
+    }
+    auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    Value made = argument.getOwner()->addArgument(typeOf(codes), codes.getLoc());
+    done[codes] = made;
+    for (func::CallOp call : calls[function]) {
+      Value given = call.getOperand(argument.getArgNumber());
+      Value &ofCaller = done[given];
+      if (!ofCaller) {
+        b.setInsertionPointAfterValue(given);
+        ofCaller = make(given, given.getDefiningOp());
+      }
+      call.getOperandsMutable().append(ofCaller);
+    }
+    return made;
+  }
+
+  // Returns true if all callers pass codes that they make: those of a weight, which are made once a
+  // step and not once a micro-step.
+  bool isOfWeight(BlockArgument argument) {
+    auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    ArrayRef<func::CallOp> callers = calls[function];
+    return !callers.empty() && llvm::all_of(callers, [&](func::CallOp call) {
+      return call.getOperand(argument.getArgNumber()).getDefiningOp<lm::QuantizeOp>();
+    });
+  }
+
+  // Erases codes that a function does not read any more.
+  void eraseUnread(func::FuncOp function) {
+    Block &body = function.getBody().front();
+    llvm::BitVector unread(body.getNumArguments());
+    for (BlockArgument argument : body.getArguments())
+      if (argument.use_empty() && done.contains(argument))
+        unread.set(argument.getArgNumber());
+    for (func::CallOp call : calls[function])
+      call->eraseOperands(unread);
+    body.eraseArguments(unread);
+    function.setFunctionType(
+        b.getFunctionType(body.getArgumentTypes(), function.getFunctionType().getResults()));
+  }
+
+  RankedTensorType typeOf(Value codes) {
+    RankedTensorType type = tensorTypeOf(codes);
+    return type.clone(SmallVector<int64_t>{type.getDimSize(1), type.getDimSize(0)});
+  }
+  // Creates a transpose that belongs to the same pass as the op `like`.
+  Value make(Value codes, Operation *like) {
+    auto transpose = lm::TransposeOp::create(b, codes.getLoc(), typeOf(codes), codes);
+    setStep(transpose, like);
+    return transpose;
+  }
+
+  ModuleOp module;
+  SymbolTable symbols;
+  OpBuilder b;
+  llvm::DenseMap<Operation *, SmallVector<func::CallOp>> calls; // of each function
+  llvm::DenseMap<Value, Value> done;                            // codes -> their transpose
+};
+
+struct TransposeCodesPass : lmc::impl::TransposeCodesPassBase<TransposeCodesPass> {
+  void runOnOperation() override {
+    CodeTransposer transposer(getOperation());
+    if (failed(transposer.run()))
+      return signalPassFailure();
+    numTransposed += transposer.numTransposed;
+  }
+};
+} // namespace

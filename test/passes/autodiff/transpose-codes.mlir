@@ -1,0 +1,88 @@
+// lm-transpose-codes: rows of both factors of a product run along the dimension that is summed over.
+// RUN: lmc-opt %s --split-input-file --lm-transpose-codes --verify-diagnostics | FileCheck %s
+// RUN: lmc-opt %s --split-input-file --lm-transpose-codes --lm-keep-codes --verify-diagnostics | FileCheck %s --check-prefix=KEEP
+
+lm.variable @w parameter : tensor<32x16xf32> init zeros
+lm.variable @x input : tensor<48x16xf32> init none
+lm.variable @y input : tensor<48x32xf32> init none
+lm.variable @dx input : tensor<48x16xf32> init none
+lm.variable @dw input : tensor<32x16xf32> init none
+
+// A product whose factors lie right stays.
+// CHECK-LABEL: func.func private @layer(
+// CHECK-NOT:     lm.transpose
+// CHECK:         lm.scaled_matmul %{{.*}}, %{{.*}} scales {{.*}} -> tensor<48x32xf32> {transpose_b}
+func.func private @layer(%x: tensor<48x16xf8E4M3FN>, %s: tensor<f32>, %w: tensor<32x16xf8E4M3FN>) -> tensor<48x32xf32> {
+  %y = lm.scaled_matmul %x, %w scales %s, %s : (tensor<48x16xf8E4M3FN>, tensor<32x16xf8E4M3FN>, tensor<f32>, tensor<f32>) -> tensor<48x32xf32> {transpose_b}
+  return %y : tensor<48x32xf32>
+}
+
+// The weight comes transposed; its own codes are read no more. Other codes are transposed here, each once.
+// CHECK-LABEL: func.func private @layer.backward(
+// CHECK-SAME:    %[[DY:[^:]*]]: tensor<48x32xf8E5M2>, %[[S:[^:]*]]: tensor<f32>, %[[X:[^:]*]]: tensor<48x16xf8E4M3FN>, %[[WT:[^:]*]]: tensor<16x32xf8E4M3FN>)
+// CHECK-NEXT:    %[[DX:.*]] = lm.scaled_matmul %[[DY]], %[[WT]] scales {{.*}} -> tensor<48x16xf32> {transpose_b}
+// CHECK-NEXT:    %[[DYT:.*]] = lm.transpose %[[DY]] : (tensor<48x32xf8E5M2>) -> tensor<32x48xf8E5M2>
+// CHECK-NEXT:    %[[XT:.*]] = lm.transpose %[[X]] : (tensor<48x16xf8E4M3FN>) -> tensor<16x48xf8E4M3FN>
+// CHECK-NEXT:    %[[DW:.*]] = lm.scaled_matmul %[[DYT]], %[[XT]] scales {{.*}} -> tensor<32x16xf32> {transpose_b}
+// CHECK-NEXT:    %[[AGAIN:.*]] = lm.scaled_matmul %[[DYT]], %[[XT]] scales {{.*}} acc %[[DW]] {{.*}} -> tensor<32x16xf32> {transpose_b}
+// CHECK-NEXT:    return %[[DX]], %[[AGAIN]]
+func.func private @layer.backward(%dy: tensor<48x32xf8E5M2>, %s: tensor<f32>, %x: tensor<48x16xf8E4M3FN>, %w: tensor<32x16xf8E4M3FN>) -> (tensor<48x16xf32>, tensor<32x16xf32>) {
+  %dx = lm.scaled_matmul %dy, %w scales %s, %s : (tensor<48x32xf8E5M2>, tensor<32x16xf8E4M3FN>, tensor<f32>, tensor<f32>) -> tensor<48x16xf32>
+  %dw = lm.scaled_matmul %dy, %x scales %s, %s : (tensor<48x32xf8E5M2>, tensor<48x16xf8E4M3FN>, tensor<f32>, tensor<f32>) -> tensor<32x16xf32> {transpose_a}
+  %again = lm.scaled_matmul %dy, %x scales %s, %s acc %dw : (tensor<48x32xf8E5M2>, tensor<48x16xf8E4M3FN>, tensor<f32>, tensor<f32>, tensor<32x16xf32>) -> tensor<32x16xf32> {transpose_a}
+  return %dx, %again : tensor<48x16xf32>, tensor<32x16xf32>
+}
+
+// CHECK-LABEL: func.func @micro_first
+// CHECK:         %[[W:.*]] = lm.quantize
+// CHECK-NEXT:    %[[WT:.*]] = lm.transpose %[[W]] : (tensor<32x16xf8E4M3FN>) -> tensor<16x32xf8E4M3FN>
+// CHECK:         call @layer({{.*}}, %[[W]]) :
+// CHECK:         call @layer.backward({{.*}}, %[[WT]]) :
+// KEEP-LABEL:  func.func @micro_first
+// KEEP-DAG:      %[[WT:.*]] = lm.transpose %
+// KEEP-DAG:      lm.store %[[WT]], @w.transposed
+func.func @micro_first() {
+  %w = lm.load @w : tensor<32x16xf32>
+  %max = lm.max_abs %w : (tensor<32x16xf32>) -> tensor<f32>
+  %scale = lm.fp8_scale %max of f8E4M3FN : (tensor<f32>) -> tensor<f32>
+  %codes = lm.quantize %w, %scale : (tensor<32x16xf32>, tensor<f32>) -> tensor<32x16xf8E4M3FN>
+  %x = lm.load @x : tensor<48x16xf32>
+  %cx = lm.quantize %x, %scale : (tensor<48x16xf32>, tensor<f32>) -> tensor<48x16xf8E4M3FN>
+  %y = func.call @layer(%cx, %scale, %codes) : (tensor<48x16xf8E4M3FN>, tensor<f32>, tensor<32x16xf8E4M3FN>) -> tensor<48x32xf32>
+  %cy = lm.quantize %y, %scale : (tensor<48x32xf32>, tensor<f32>) -> tensor<48x32xf8E5M2>
+  %x2 = func.call @activation() : () -> tensor<48x16xf8E4M3FN>
+  %dx, %dw = func.call @layer.backward(%cy, %scale, %x2, %codes) : (tensor<48x32xf8E5M2>, tensor<f32>, tensor<48x16xf8E4M3FN>, tensor<32x16xf8E4M3FN>) -> (tensor<48x16xf32>, tensor<32x16xf32>)
+  lm.store %dx, @dx : tensor<48x16xf32>
+  lm.store %dw, @dw : tensor<32x16xf32>
+  return
+}
+
+// The later micro-steps load what the first one made.
+// KEEP-LABEL:  func.func @micro_last
+// KEEP-NOT:      lm.transpose
+// KEEP:          %[[WT:.*]] = lm.load @w.transposed : tensor<16x32xf8E4M3FN>
+// KEEP:          call @layer.backward({{.*}}, %[[WT]]) :
+func.func @micro_last() {
+  %w = lm.load @w : tensor<32x16xf32>
+  %max = lm.max_abs %w : (tensor<32x16xf32>) -> tensor<f32>
+  %scale = lm.fp8_scale %max of f8E4M3FN : (tensor<f32>) -> tensor<f32>
+  %codes = lm.quantize %w, %scale : (tensor<32x16xf32>, tensor<f32>) -> tensor<32x16xf8E4M3FN>
+  %dy = func.call @gradient() : () -> tensor<48x32xf8E5M2>
+  %x2 = func.call @activation() : () -> tensor<48x16xf8E4M3FN>
+  %dx, %dw = func.call @layer.backward(%dy, %scale, %x2, %codes) : (tensor<48x32xf8E5M2>, tensor<f32>, tensor<48x16xf8E4M3FN>, tensor<32x16xf8E4M3FN>) -> (tensor<48x16xf32>, tensor<32x16xf32>)
+  lm.store %dx, @dx : tensor<48x16xf32>
+  lm.store %dw, @dw : tensor<32x16xf32>
+  return
+}
+
+func.func private @activation() -> tensor<48x16xf8E4M3FN>
+func.func private @gradient() -> tensor<48x32xf8E5M2>
+
+// -----
+
+// Tensor cores read rows of 16 bytes.
+func.func private @odd(%dy: tensor<40x32xf8E5M2>, %s: tensor<f32>, %x: tensor<40x16xf8E4M3FN>) -> tensor<32x16xf32> {
+  // expected-error @below {{has a factor 'tensor<40x32xf8E5M2>', and tensor cores need multiples of 16; change training.micro_batch_size}}
+  %dw = lm.scaled_matmul %dy, %x scales %s, %s : (tensor<40x32xf8E5M2>, tensor<40x16xf8E4M3FN>, tensor<f32>, tensor<f32>) -> tensor<32x16xf32> {transpose_a}
+  return %dw : tensor<32x16xf32>
+}
