@@ -166,11 +166,11 @@ LogicalResult Driver::plan() {
     return emitError(loc()) << "target.device is \"" << config.target.device << "\"; "
                             << codegen::checkDeviceName(config.target.device).error().message;
   if (config.training.fp8 != "none" && options.compileTo >= Phase::Codegen &&
-      !target->multipliesEightBits(config.target.device))
+      !target->multipliesEightBits(config.target.device, config.training.fp8))
     return emitError(loc()) << "training.fp8 is \"" << config.training.fp8
                             << "\", and a target.device of \"" << config.target.device
-                            << "\" does not multiply 8-bit floats; take \"none\", or a device that "
-                               "does: cpu, or a GPU from sm_89 on";
+                            << "\" does not compute it; take \"none\", or a device that does: cpu, "
+                               "a GPU from sm_89 on for \"tensor\", of sm_90 for \"block\"";
   if (spec && failed(requireLinks()))
     return failure();
   // This check precedes the phases, because they take long.

@@ -33,6 +33,9 @@ public:
     body.bias = optional(op.getBias());
     body.scale_a = optional(op.getScaleA());
     body.scale_b = optional(op.getScaleB());
+    if (op.getScaleA() &&
+        cast<plan_ir::SliceType>(op.getScaleA().getType()).getContent().getRank() > 0)
+      body.scaling = op.getTiles() ? plan::Scaling::Tiles : plan::Scaling::Rows;
     body.transpose_a = op.getTransposeA();
     body.transpose_b = op.getTransposeB();
     body.batch = op.getBatch();

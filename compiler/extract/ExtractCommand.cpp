@@ -78,7 +78,12 @@ private:
 };
 
 // Adds to `made` what this command's program needs beyond its entry in ground/plan/commands.toml.
-void complete(TableProgram &, const auto &) {}
+template <typename Op> void complete(TableProgram &made, const Op &) {
+  if constexpr (requires(const Op &op) {
+                  op.codes() + op.scales();
+                }) // a cast with scales for blocks
+    made.program.reference += "\n" + textOf("blocks");
+}
 void complete(TableProgram &made, const plan::Route &) {
   made.program.reference += "\n" + textOf("router");
 }

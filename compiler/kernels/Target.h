@@ -121,8 +121,11 @@ public:
   virtual bool runsAxesAtOnce() const { return false; }
   // Returns n: rows of this dtype are padded to multiples of n elements. 1: no padding.
   virtual int64_t paddedMultiple(DataType dtype) const { return 1; }
-  // Returns true if the device computes products of 8-bit floats (training.fp8).
-  virtual bool multipliesEightBits(llvm::StringRef device) const { return false; }
+  // Returns true if the device computes products of 8-bit floats with these scales: "tensor" or
+  // "block" (training.fp8).
+  virtual bool multipliesEightBits(llvm::StringRef device, llvm::StringRef scales) const {
+    return false;
+  }
   // Returns true if the rows of both factors of such a product must run along the dimension that is
   // summed over (EightBits::RowsOfK in ground/plan/TargetRules.h).
   virtual bool needsRowsOfK() const { return false; }

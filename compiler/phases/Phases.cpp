@@ -142,8 +142,11 @@ void PhaseRunner::addPasses(Phase phase, bool checks, FusionReport &fusions, Pas
           config.distributed.expertParallel, config.distributed.expertCapacity}));
     // Products that are one are cast together; the gradients of casts follow from the ops.
     if (config.training.fp8 != "none")
-      passes.addPass(createQuantizeLinearsPass());
+      passes.addPass(createQuantizeLinearsPass({config.training.fp8 == "block"}));
     passes.addPass(createAutodiffPass());
+    // If ranks divide weights or state, copies of the weights travel between them.
+    if (config.training.fp8 != "none" && config.distributed.shardRanks() == 1)
+      passes.addPass(createReadMastersPass());
     // Each rank gets its pieces of the parameters first. So the optimizer sees only these pieces.
     passes.addPass(createShardStatePass(shardingOf(config)));
     // Gradients can accumulate only after differentiation has created them.

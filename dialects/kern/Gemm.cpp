@@ -53,5 +53,5 @@ void GemmOp::createCommand(OpBuilder &b, llvm::function_ref<Value(Value)> sliceO
   lmc::plan_ir::GemmOp::create(b, getLoc(), sliceOf(getA()), sliceOf(getB()), sliceOf(getResult()),
                                sliceOf(getBias()), sliceOf(getResidual()), sliceOf(getScaleA()),
                                sliceOf(getScaleB()), scratch, bool(getAcc()), getTransposeA(),
-                               getTransposeB(), getBatch());
+                               getTransposeB(), getTiles(), getBatch());
 }

@@ -135,13 +135,13 @@ def GemmOp : Kern_Call<"gemm", [{
     With `batch` = c, each matrix is a stack of c matrices of these shapes, one above the
     other, and c products are made. They have neither bias nor residual.
 
-    Factors of 8 bits have scales: the product is that of `a` scale_a and `b` scale_b, as in
-    `lm.scaled_matmul`.
+    Factors of 8 bits have scales, as in `lm.scaled_matmul`.
   }];
   let fields = (ins Kern_Factor:$a, Kern_Factor:$b, Optional<Kern_Matrix>:$acc,
                     Optional<1DTensorOf<[F32, BF16, F64]>>:$bias, Optional<Kern_Matrix>:$residual,
-                    Optional<0DTensorOf<[F32]>>:$scale_a, Optional<0DTensorOf<[F32]>>:$scale_b,
-                    UnitAttr:$transpose_a, UnitAttr:$transpose_b,
+                    Optional<RankedTensorOf<[F32]>>:$scale_a,
+                    Optional<RankedTensorOf<[F32]>>:$scale_b, UnitAttr:$transpose_a,
+                    UnitAttr:$transpose_b, UnitAttr:$tiles,
                     DefaultValuedAttr<I64Attr, "1">:$batch);
   let builders = [
     // Creates a product without scales.
@@ -149,7 +149,7 @@ def GemmOp : Kern_Call<"gemm", [{
                    "::mlir::Value":$acc, "::mlir::Value":$bias, "::mlir::Value":$residual,
                    "bool":$transpose_a, "bool":$transpose_b, CArg<"uint64_t", "1">:$batch), [{
       build($_builder, $_state, type, a, b, acc, bias, residual, ::mlir::Value(), ::mlir::Value(),
-            transpose_a, transpose_b, batch);
+            transpose_a, transpose_b, /*tiles=*/false, batch);
     }]>
   ];
   let results = (outs Kern_Matrix:$result);

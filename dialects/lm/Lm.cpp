@@ -246,6 +246,11 @@ LogicalResult ScaledMatmulOp::verify() {
       failed(expectEqual(*this, extent(getResult(), 0), m, "result rows")) ||
       failed(expectEqual(*this, extent(getResult(), 1), n, "result columns")))
     return failure();
+  auto ranks = [](Value scale) { return cast<RankedTensorType>(scale.getType()).getRank(); };
+  if (ranks(getScaleA()) != ranks(getScaleB()) || ranks(getScaleA()) % 2 != 0 ||
+      (getTiles() && ranks(getScaleA()) == 0))
+    return emitOpError("has scales of types ")
+           << getScaleA().getType() << " and " << getScaleB().getType();
   if (getBias() && failed(expectEqual(*this, extent(getBias(), 0), n, "bias size")))
     return failure();
   for (Value added : {getAcc(), getResidual()})

@@ -40,12 +40,26 @@ Op cloneAs(mlir::OpBuilder &b, Op op, const llvm::Twine &name, mlir::SymbolTable
   return copy;
 }
 
-// A tensor of 8-bit floats that stands for `codes` scale, with a scalar f32 scale.
+// A tensor of 8-bit floats, with its scale: an f32 scalar, or a matrix of scales for blocks.
 struct Quantized {
   mlir::Value codes, scale;
 };
 // Creates the ops that cast `x` (f32 or bf16) to `dtype`, with the scale that `x` itself needs.
 Quantized quantize(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, mlir::Type dtype);
+
+// Returns true for the ops between a weight and its codes: casts, and what makes their scales.
+bool castsToEightBits(mlir::Operation *op);
+
+// The number of elements that share a scale in a row or column of codes with scales for blocks.
+inline constexpr int64_t kScaleBlock = 128;
+// Create the ops of the same names, with these formats.
+Quantized quantizeRows(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, mlir::Type dtype);
+Quantized quantizeColumns(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, mlir::Type dtype);
+// Returns the shape of the scales that lm.quantize_tiles makes for a matrix of this type.
+llvm::SmallVector<int64_t> scalesOfTiles(mlir::RankedTensorType x);
+Quantized quantizeTiles(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, mlir::Type dtype);
+Quantized quantizeTilesTransposed(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x,
+                                  mlir::Type dtype);
 
 } // namespace lmc::lm
 

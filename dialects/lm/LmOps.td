@@ -414,20 +414,58 @@ def QuantizeTransposedOp : Lm_CheckedOp<"quantize_transposed", [BecomesCall]> {
   let form = "$x `,` $scale";
 }
 
+def QuantizeRowsOp : Lm_PureOp<"quantize_rows", [Differentiable, BecomesCall]> {
+  let summary = "rounds rows to 8-bit floats, with a scale for 128 elements";
+  let description = [{
+    `x` `[rows, columns]`; scales `[columns / 128, rows]`: the power of two of `lm.fp8_scale` for the
+    largest absolute value of 128 elements of a row. The gradient of x is that of the codes.
+  }];
+  let fields = (ins 2DTensorOf<[F32, BF16]>:$x);
+  let results = (outs EightBitMatrix:$codes, 2DTensorOf<[F32]>:$scales);
+  let form = "$x";
+}
+
+def QuantizeColumnsOp : Lm_PureOp<"quantize_columns", [BecomesCall]> {
+  let summary = "lm.quantize_rows of the transpose of x";
+  let fields = (ins 2DTensorOf<[F32, BF16]>:$x);
+  let results = (outs EightBitMatrix:$codes, 2DTensorOf<[F32]>:$scales);
+  let form = "$x";
+}
+
+def QuantizeTilesOp : Lm_PureOp<"quantize_tiles", [Differentiable, BecomesCall]> {
+  let summary = "rounds a matrix to 8-bit floats, with a scale for 128 x 128 elements";
+  let description = [{
+    `x` `[rows, columns]`; scales `[rows / 128, p]`, where p is columns / 128 rounded up to a multiple of
+    4: cuBLASLt needs it. The gradient of x is that of the codes.
+  }];
+  let fields = (ins 2DTensorOf<[F32, BF16]>:$x);
+  let results = (outs EightBitMatrix:$codes, 2DTensorOf<[F32]>:$scales);
+  let form = "$x";
+}
+
+def QuantizeTilesTransposedOp : Lm_PureOp<"quantize_tiles_transposed", [BecomesCall]> {
+  let summary = "lm.quantize_tiles of the transpose of x";
+  let fields = (ins 2DTensorOf<[F32, BF16]>:$x);
+  let results = (outs EightBitMatrix:$codes, 2DTensorOf<[F32]>:$scales);
+  let form = "$x";
+}
+
 def ScaledMatmulOp : Lm_CheckedOp<"scaled_matmul", [AttrSizedOperandSegments, Differentiable,
                                                     AccumulatingOpInterface]> {
   let summary = "op(a) op(b) scale_a scale_b (+ acc) (+ bias) (+ residual), of 8-bit floats";
   let description = [{
-    `a` and `b` are codes that `lm.quantize` made with `scale_a` and `scale_b`; their shapes and those
-    of `acc` and of the result are those of `lm.matmul`. `bias` is `[n]`, `residual` `[m, n]`. All is
+    `a` and `b` are codes, that stand for numbers: for themselves times their scale. Their shapes and
+    those of `acc` and of the result are those of `lm.matmul`. A scale is a scalar (`lm.quantize`), or
+    there is one for 128 elements along k (`lm.quantize_rows`, `lm.quantize_columns`), or, for `b`
+    with `tiles`, for 128 x 128 elements (`lm.quantize_tiles`). `bias` is `[n]`, `residual` `[m, n]`. All is
     added in f32 and rounded once.
 
     `grad_dtype` is the format to which the gradient of the result is cast before it is multiplied.
   }];
-  let fields = (ins EightBitMatrix:$a, EightBitMatrix:$b, 0DTensorOf<[F32]>:$scale_a,
-                    0DTensorOf<[F32]>:$scale_b, Optional<Matrix>:$acc, Optional<Vector>:$bias,
+  let fields = (ins EightBitMatrix:$a, EightBitMatrix:$b, RankedTensorOf<[F32]>:$scale_a,
+                    RankedTensorOf<[F32]>:$scale_b, Optional<Matrix>:$acc, Optional<Vector>:$bias,
                     Optional<Matrix>:$residual, UnitAttr:$transpose_a, UnitAttr:$transpose_b,
-                    OptionalAttr<TypeAttr>:$grad_dtype);
+                    UnitAttr:$tiles, OptionalAttr<TypeAttr>:$grad_dtype);
   let results = (outs Matrix:$result);
   let form = [{
     $a `,` $b `scales` $scale_a `,` $scale_b (`acc` $acc^)? (`bias` $bias^)? (`residual` $residual^)?

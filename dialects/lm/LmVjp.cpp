@@ -67,25 +67,94 @@ Quantized lmc::lm::quantize(OpBuilder &b, Location loc, Value x, Type dtype) {
   return {QuantizeOp::create(b, loc, type, x, scale), scale};
 }
 
+bool lmc::lm::castsToEightBits(Operation *op) {
+  return isa<MaxAbsOp, Fp8ScaleOp, QuantizeOp, QuantizeTilesOp, QuantizeTilesTransposedOp,
+             TransposeOp>(op);
+}
+
+Gradients QuantizeRowsOp::buildVjp(OpBuilder &, ValueRange cotangents) {
+  return SmallVector<Value>{cotangents[0]};
+}
+
+Gradients QuantizeTilesOp::buildVjp(OpBuilder &, ValueRange cotangents) {
+  return SmallVector<Value>{cotangents[0]};
+}
+
+// Creates an `Op` that rounds x to codes of `shape`, with `scales` scales.
+template <typename Op>
+static Quantized quantizeBlocks(OpBuilder &b, Location loc, Value x, Type dtype,
+                                ArrayRef<int64_t> shape, ArrayRef<int64_t> scales) {
+  auto op = Op::create(b, loc, RankedTensorType::get(shape, dtype),
+                       RankedTensorType::get(scales, b.getF32Type()), x);
+  return {op.getCodes(), op.getScales()};
+}
+
+Quantized lmc::lm::quantizeRows(OpBuilder &b, Location loc, Value x, Type dtype) {
+  auto type = cast<RankedTensorType>(x.getType());
+  const int64_t rows = type.getDimSize(0), columns = type.getDimSize(1);
+  return quantizeBlocks<QuantizeRowsOp>(b, loc, x, dtype, {rows, columns},
+                                        {columns / kScaleBlock, rows});
+}
+
+Quantized lmc::lm::quantizeColumns(OpBuilder &b, Location loc, Value x, Type dtype) {
+  auto type = cast<RankedTensorType>(x.getType());
+  const int64_t rows = type.getDimSize(0), columns = type.getDimSize(1);
+  return quantizeBlocks<QuantizeColumnsOp>(b, loc, x, dtype, {columns, rows},
+                                           {rows / kScaleBlock, columns});
+}
+
+SmallVector<int64_t> lmc::lm::scalesOfTiles(RankedTensorType x) {
+  constexpr int64_t kPitch = 4;
+  return {x.getDimSize(0) / kScaleBlock,
+          int64_t(llvm::alignTo(x.getDimSize(1) / kScaleBlock, kPitch))};
+}
+
+Quantized lmc::lm::quantizeTiles(OpBuilder &b, Location loc, Value x, Type dtype) {
+  auto type = cast<RankedTensorType>(x.getType());
+  return quantizeBlocks<QuantizeTilesOp>(b, loc, x, dtype, type.getShape(), scalesOfTiles(type));
+}
+
+Quantized lmc::lm::quantizeTilesTransposed(OpBuilder &b, Location loc, Value x, Type dtype) {
+  auto type = cast<RankedTensorType>(x.getType());
+  auto turned = type.clone(SmallVector<int64_t>{type.getDimSize(1), type.getDimSize(0)});
+  return quantizeBlocks<QuantizeTilesTransposedOp>(b, loc, x, dtype, turned.getShape(),
+                                                   scalesOfTiles(turned));
+}
+
 // y = a op(b). The gradient of codes is that of the numbers which they stand for, so it is that of
 // MatmulOp, of the same codes as in the forward pass.
 Gradients ScaledMatmulOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
   if (getTransposeA() || getAcc() || !getGradDtype())
     return emitOpError("has a gradient only without transpose_a and acc, and with a grad_dtype");
   Value dy = cotangents[0];
-  const auto [codes, scale] = quantize(b, getLoc(), dy, *getGradDtype());
-  auto product = [&, at = getLoc()](Value like, Type element, Value x, Value scaleX, Value y,
-                                    Value scaleY, bool transposeX, bool transposeY) -> Value {
+  auto product = [&, at = getLoc()](Value like, Type element, Quantized x, Quantized y,
+                                    bool transposeX, bool transposeY, bool tiles) -> Value {
     auto type = cast<RankedTensorType>(like.getType()).clone(element);
-    return ScaledMatmulOp::create(b, at, type, x, y, scaleX, scaleY, Value(), Value(), Value(),
-                                  transposeX, transposeY, TypeAttr());
+    return ScaledMatmulOp::create(b, at, type, x.codes, y.codes, x.scale, y.scale, Value(), Value(),
+                                  Value(), transposeX, transposeY, tiles, TypeAttr());
   };
   const bool transposed = getTransposeB();
   Type compute = cast<RankedTensorType>(dy.getType()).getElementType();
-  Value dx = product(getA(), compute, codes, scale, getB(), getScaleB(), false, !transposed);
-  Value dweight =
-      transposed ? product(getB(), b.getF32Type(), codes, scale, getA(), getScaleA(), true, false)
-                 : product(getB(), b.getF32Type(), getA(), getScaleA(), codes, scale, true, false);
+  const Quantized x{getA(), getScaleA()}, weight{getB(), getScaleB()};
+  Value dx, dweight;
+  if (getTiles()) {
+    // The blocks of x and dy lie along the dimension that is summed over: now their rows.
+    auto rows = getA().getDefiningOp<QuantizeRowsOp>();
+    if (!rows)
+      return emitOpError("has a gradient only if lm.quantize_rows makes a");
+    dx = product(getA(), compute, quantizeRows(b, getLoc(), dy, *getGradDtype()), weight, false,
+                 !transposed, true);
+    const Quantized dys = quantizeColumns(b, getLoc(), dy, *getGradDtype()),
+                    xs = quantizeColumns(b, getLoc(), rows.getX(),
+                                         cast<RankedTensorType>(getA().getType()).getElementType());
+    dweight = product(getB(), b.getF32Type(), transposed ? dys : xs, transposed ? xs : dys, false,
+                      true, false);
+  } else {
+    const Quantized dys = quantize(b, getLoc(), dy, *getGradDtype());
+    dx = product(getA(), compute, dys, weight, false, !transposed, false);
+    dweight = product(getB(), b.getF32Type(), transposed ? dys : x, transposed ? x : dys, true,
+                      false, false);
+  }
   SmallVector<Value> gradients{dx, dweight, Value(), Value()};
   if (getBias())
     gradients.push_back(SumRowsOp::create(b, getLoc(), gradientType(getBias()), dy));

@@ -210,7 +210,7 @@ def GemmOp : Plan_Command<"gemm", [{
                     Optional<SliceType>:$residual, Optional<SliceType>:$scale_a,
                     Optional<SliceType>:$scale_b, Optional<SliceType>:$workspace,
                     UnitAttr:$accumulate, UnitAttr:$transpose_a, UnitAttr:$transpose_b,
-                    DefaultValuedAttr<I64Attr, "1">:$batch);
+                    UnitAttr:$tiles, DefaultValuedAttr<I64Attr, "1">:$batch);
   let assemblyFormat = CommandFormat<["a", "b", "bias?", "residual?", "scale_a?", "scale_b?", "d", "workspace?"]>.format;
   let hasVerifier = 1;
 }

@@ -87,7 +87,7 @@ struct TrainingConfig {
   int64_t trainIters = 0;                // default: steps for trainTokens, or of all phases
   int64_t trainTokens = 0;               // 0: not given
   DataType computeDType = DataType::BF16;
-  std::string fp8 = "none";           // how linear layers multiply 8-bit floats: "none" or "tensor"
+  std::string fp8 = "none"; // how linear layers multiply 8-bit floats: "none", "tensor", "block"
   std::vector<std::string> fp8Filter; // patterns of weights that stay in the compute dtype
   bool documentMask = false; // tokens attend only to their own document
   bool documentPositions = false; // positions restart at each document

@@ -146,6 +146,19 @@ template <typename Visit> static bool withFloat(plan::DType type, const Visit &v
   }
 }
 
+float eightBitScale(float largest, plan::DType format) {
+  const float most = format == plan::DType::F8E4M3 ? 448 : 57344; // both are 1.75 * 2^e
+  const int exponent = format == plan::DType::F8E4M3 ? 8 : 15;
+  if (!(largest < std::numeric_limits<float>::infinity()))
+    return largest;
+  int power = largest > 0 ? std::ilogb(largest) - exponent : -126;
+  power = std::max(power, -126);
+  // 1.75 * 2^(power + exponent) may lie below `largest`.
+  if (std::ldexp(most, power) < largest)
+    ++power;
+  return std::ldexp(1.0f, power);
+}
+
 bool convertFloats(plan::DType from, const void *source, plan::DType to, void *target,
                    uint64_t count) {
   return withFloat(from, [&]<typename From>(From) {

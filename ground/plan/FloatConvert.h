@@ -32,6 +32,10 @@ uint8_t toE5M2(float value);
 float fromE4M3(uint8_t bits);
 float fromE5M2(uint8_t bits);
 
+// Returns the smallest power of two s, 2^-126 or more, with largest / s <= the largest number of
+// `format`, an 8-bit float; `largest` itself if it is infinite or NaN.
+float eightBitScale(float largest, plan::DType format);
+
 // Converts `count` floats; rounds each once, to nearest even. Returns false if a type is no float.
 bool convertFloats(plan::DType from, const void *source, plan::DType to, void *target,
                    uint64_t count);

@@ -701,9 +701,39 @@ private:
                     gemm.m(), gemm.k(), gemm.n(), gemm.k(), slice(gemm.a()).offset(),
                     slice(gemm.b()).offset());
     }
-    LMC_TRY(operand("scale_a", gemm.scale_a(), DType::F32, 1));
-    LMC_TRY(operand("scale_b", gemm.scale_b(), DType::F32, 1));
+    LMC_TRY(scales(gemm));
     return resultOf(gemm, DType::BF16);
+  }
+
+  // Checks the scales of a product of factors of 8 bits.
+  Result<void> scales(const plan::Gemm &gemm) {
+    const plan::Scaling scaling = gemm.scaling();
+    if (scaling == plan::Scaling::Tensor) {
+      LMC_TRY(operand("scale_a", gemm.scale_a(), DType::F32, 1));
+      return operand("scale_b", gemm.scale_b(), DType::F32, 1);
+    }
+    constexpr uint64_t kBlock = 128;
+    const uint64_t k = gemm.k(), n = gemm.n();
+    if (scaling > plan::Scaling::Tiles)
+      return fail("it has scales of kind {}", int(scaling));
+    if (k % kBlock != 0 || gemm.transpose_a() ||
+        (scaling == plan::Scaling::Rows && !gemm.transpose_b()))
+      return fail("it has scales for blocks of {} elements, and its rows have {}, or other ones",
+                  kBlock, k);
+    LMC_TRY(operand("scale_a", gemm.scale_a(), DType::F32, product({k / kBlock, gemm.m()})));
+    if (scaling == plan::Scaling::Rows)
+      return operand("scale_b", gemm.scale_b(), DType::F32, product({k / kBlock, n}));
+    const uint64_t rows = gemm.transpose_b() ? n : k, columns = gemm.transpose_b() ? k : n;
+    if (n % kBlock != 0)
+      return fail("it has scales for tiles of {0} x {0} elements of {1} x {2}", kBlock, rows,
+                  columns);
+    if (gemm.scale_b() < 0 || gemm.scale_b() >= int64_t(plan.slices()->size()))
+      return operand("scale_b", gemm.scale_b(), DType::F32, 1);
+    const uint64_t pitch = slice(gemm.scale_b()).bytes() / sizeof(float) / (rows / kBlock);
+    const bool isPadded = rules.eightBits == plan::EightBits::AnyLayout || pitch % 4 == 0;
+    if (pitch < columns / kBlock || !isPadded)
+      return fail("it has {} scales in a row of tiles, and needs {}", pitch, columns / kBlock);
+    return operand("scale_b", gemm.scale_b(), DType::F32, product({rows / kBlock, pitch}));
   }
 
   // Checks the factors of a matrix product, of dtypes `a` and `b`.
@@ -779,6 +809,16 @@ private:
 
   // Check the rules of commands that commands.toml does not express. Most commands have none.
   Result<void> rule(const auto &) { return {}; }
+  Result<void> rule(const plan::QuantizeTiles &op) {
+    if (op.pitch() < op.across())
+      return fail("it has {} tiles in a row, and {} scales", op.across(), op.pitch());
+    return {};
+  }
+  Result<void> rule(const plan::QuantizeTilesTransposed &op) {
+    if (op.pitch() < op.down())
+      return fail("it has {} tiles in a row, and {} scales", op.down(), op.pitch());
+    return {};
+  }
 
   template <typename Op> Result<void> attention(const Op &op) {
     if (op.batch() == 0 || op.seq() == 0 || op.heads() == 0 || op.kv_heads() == 0 ||

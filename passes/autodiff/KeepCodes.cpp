@@ -18,24 +18,42 @@ using namespace lmc;
 
 namespace {
 
+// Returns the op that loads `weight`, which lm-read-masters may have rounded to the compute dtype;
+// null if there is none.
+lm::LoadOp loadOf(Value weight) {
+  if (auto rounded = weight.getDefiningOp<lm::CastOp>())
+    weight = rounded.getX();
+  return weight.getDefiningOp<lm::LoadOp>();
+}
+
 // The cast of a variable that a function loads.
 struct Cast {
   lm::LoadOp load;
-  lm::Fp8ScaleOp scale;
-  lm::QuantizeOp codes;
+  Value codes, scale;
   lm::TransposeOp transposed; // null if nothing reads it
+  StringRef suffix = "";      // of the names of what is kept
+
+  std::string name() { return (load.getVariable() + suffix).str(); }
 };
 
 // Returns the casts of a function, whose scales come from the variables themselves.
 SmallVector<Cast> castsOf(func::FuncOp function) {
   SmallVector<Cast> casts;
+  auto add = [&](auto tiles, StringRef suffix) {
+    if (lm::LoadOp load = loadOf(tiles.getX()))
+      casts.push_back({load, tiles.getCodes(), tiles.getScales(), {}, suffix});
+  };
+  for (auto tiles : function.getBody().front().getOps<lm::QuantizeTilesOp>())
+    add(tiles, "");
+  for (auto tiles : function.getBody().front().getOps<lm::QuantizeTilesTransposedOp>())
+    add(tiles, ".transposed");
   for (auto codes : function.getBody().front().getOps<lm::QuantizeOp>()) {
-    auto load = codes.getX().getDefiningOp<lm::LoadOp>();
+    lm::LoadOp load = loadOf(codes.getX());
     auto scale = codes.getScale().getDefiningOp<lm::Fp8ScaleOp>();
     auto max = scale ? scale.getMax().getDefiningOp<lm::MaxAbsOp>() : lm::MaxAbsOp();
-    if (!load || !max || max.getX() != load.getResult())
+    if (!load || !max || max.getX() != codes.getX())
       continue;
-    Cast &cast = casts.emplace_back(Cast{load, scale, codes, {}});
+    Cast &cast = casts.emplace_back(Cast{load, codes, scale, {}});
     for (Operation *user : codes->getUsers())
       if (auto transposed = dyn_cast<lm::TransposeOp>(user))
         cast.transposed = transposed;
@@ -56,16 +74,16 @@ struct KeepCodesPass : lmc::impl::KeepCodesPassBase<KeepCodesPass> {
       return;
     OpBuilder b(&getContext());
     // Keeps `value`, which `first` computes, in a new variable, and returns the variable's name.
-    auto keep = [&](lm::LoadOp load, StringRef what, Value value) {
-      const std::string name = (load.getVariable() + "." + what).str();
+    auto keep = [&](Cast &cast, StringRef what, Value value) {
+      const std::string name = cast.name() + "." + what.str();
       b.setInsertionPointToStart(module.getBody());
-      auto variable = lm::VariableOp::create(b, load.getLoc(), name, lm::VariableKind::ComputeCopy,
+      auto variable = lm::VariableOp::create(b, value.getLoc(), name, lm::VariableKind::ComputeCopy,
                                              value.getType(),
                                              lm::InitAttr::get(&getContext(), lm::InitKind::None));
       variable.setAnonymous(true);
       symbols.insert(variable);
       b.setInsertionPoint(first.getBody().front().getTerminator());
-      lm::StoreOp::create(b, load.getLoc(), value, variable.getSymName());
+      lm::StoreOp::create(b, value.getLoc(), value, variable.getSymName());
       return variable.getSymName();
     };
     struct Kept {
@@ -73,30 +91,31 @@ struct KeepCodesPass : lmc::impl::KeepCodesPassBase<KeepCodesPass> {
     };
     llvm::StringMap<Kept> kept; // key: the name of the weight
     for (Cast cast : castsOf(first))
-      if (!kept.contains(cast.load.getVariable())) {
-        Kept &names = kept[cast.load.getVariable()];
-        names.codes = keep(cast.load, "codes", cast.codes);
-        names.scale = keep(cast.load, "scale", cast.scale);
+      if (!kept.contains(cast.name())) {
+        Kept &names = kept[cast.name()];
+        names.codes = keep(cast, "codes", cast.codes);
+        names.scale = keep(cast, "scale", cast.scale);
         if (cast.transposed)
-          names.transposed = keep(cast.load, "transposed", cast.transposed);
+          names.transposed = keep(cast, "transposed", cast.transposed);
         ++numKept;
       }
-    auto read = [&](Operation *op, StringRef variable) {
-      b.setInsertionPoint(op);
-      Value value = op->getResult(0);
-      value.replaceAllUsesWith(lm::LoadOp::create(b, op->getLoc(), value.getType(), variable));
+    auto read = [&](Value value, StringRef variable) {
+      b.setInsertionPoint(value.getDefiningOp());
+      value.replaceAllUsesWith(lm::LoadOp::create(b, value.getLoc(), value.getType(), variable));
     };
     for (func::FuncOp function : later)
       for (Cast cast : castsOf(function))
-        if (const auto known = kept.find(cast.load.getVariable()); known != kept.end()) {
+        if (const auto known = kept.find(cast.name()); known != kept.end()) {
           if (cast.transposed && !known->second.transposed.empty()) {
             read(cast.transposed, known->second.transposed);
             cast.transposed.erase();
           }
           read(cast.codes, known->second.codes);
           read(cast.scale, known->second.scale);
-          for (Operation *op : {cast.codes.getOperation(), cast.scale.getOperation()})
-            op->erase();
+          Operation *codes = cast.codes.getDefiningOp(), *scale = cast.scale.getDefiningOp();
+          codes->erase();
+          if (scale != codes)
+            scale->erase();
         }
   }
 };

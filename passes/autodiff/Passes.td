@@ -93,8 +93,7 @@ def QuantizeLinearsPass : Pass<"lm-quantize-linears", "::mlir::ModuleOp"> {
     Each `lm.linear` of a decoder layer becomes a product of E4M3 codes
     (`lm.scaled_matmul`), whose gradient is cast to E5M2. Tensors have one scale each, from their own
     values (*current scaling*). What several products read is cast once. Weights are cast before the
-    call of the layer, from the master weights, so that their copies in the compute dtype are not
-    needed. Weights that are `unquantized` stay in the compute dtype; if those of some calls of a layer
+    call of the layer. Weights that are `unquantized` stay in the compute dtype; if those of some calls of a layer
     do, these calls get a copy of the layer's function.
 
     ```mlir
@@ -107,10 +106,10 @@ def QuantizeLinearsPass : Pass<"lm-quantize-linears", "::mlir::ModuleOp"> {
     ```
     becomes
     ```mlir
-    %w = lm.load @w : tensor<32x16xf32>
-    %max = lm.max_abs %w : (tensor<32x16xf32>) -> tensor<f32>
+    %w = lm.load @w.compute : tensor<32x16xbf16>
+    %max = lm.max_abs %w : (tensor<32x16xbf16>) -> tensor<f32>
     %scale = lm.fp8_scale %max of f8E4M3FN : (tensor<f32>) -> tensor<f32>
-    %codes = lm.quantize %w, %scale : (tensor<32x16xf32>, tensor<f32>) -> tensor<32x16xf8E4M3FN>
+    %codes = lm.quantize %w, %scale : (tensor<32x16xbf16>, tensor<f32>) -> tensor<32x16xf8E4M3FN>
     %y = func.call @layer(%x, %codes, %scale) : ...
     ```
     and in the layer, where x is cast in the same way,
@@ -118,10 +117,38 @@ def QuantizeLinearsPass : Pass<"lm-quantize-linears", "::mlir::ModuleOp"> {
     %y = lm.scaled_matmul %x_codes, %codes scales %x_scale, %scale : (...) -> tensor<8x32xbf16>
         {grad_dtype = f8E5M2, transpose_b}
     ```
-    Must run before `lm-autodiff`. Rows and columns of weights must be multiples of 16.
+    With `blocks`, `lm.quantize_rows` and `lm.quantize_tiles` make scales for blocks, and the gradient is
+    cast to E4M3, by `lm.quantize_rows` for the gradient of x, and by `lm.quantize_columns`, as x is
+    again, for that of the weight.
+
+    Must run before `lm-autodiff`. Rows and columns of weights must be multiples of 16, with `blocks`
+    of 128, and the rows of x, too.
   }];
+  let options = [Option<"blocks", "blocks", "bool", "false", "scales are those of blocks">];
   let dependentDialects = ["::lmc::lm::LmDialect"];
   let statistics = [Statistic<"numQuantized", "quantized", "linear layers of 8-bit floats">];
+}
+
+def ReadMastersPass : Pass<"lm-read-masters", "::mlir::ModuleOp"> {
+  let summary = "casts weights to 8-bit floats without copies in the compute dtype";
+  let description = [{
+    If only casts to 8-bit floats read the copy of a weight, they read the master weight, rounded to the
+    dtype of the copy, and there is no copy. Results are the same bits.
+
+    ```mlir
+    lm.variable @w.compute compute_copy : tensor<32x16xbf16> init copy_of(source = "w") {parameter = "w"}
+    %w = lm.load @w.compute : tensor<32x16xbf16>
+    ```
+    becomes
+    ```mlir
+    %master = lm.load @w : tensor<32x16xf32>
+    %w = lm.cast %master : (tensor<32x16xf32>) -> tensor<32x16xbf16>
+    ```
+    Must run after `lm-autodiff`, before `lm-insert-optimizer`, and only if ranks do not divide state:
+    else the copies travel between them.
+  }];
+  let dependentDialects = ["::lmc::lm::LmDialect"];
+  let statistics = [Statistic<"numRead", "read", "weights whose masters are read">];
 }
 
 def AutodiffPass : Pass<"lm-autodiff", "::mlir::ModuleOp"> {

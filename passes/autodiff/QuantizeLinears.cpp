@@ -11,7 +11,6 @@
 
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/MapVector.h"
-#include "llvm/ADT/StringSet.h"
 
 #include <map>
 
@@ -30,8 +29,9 @@ namespace {
 
 class LinearQuantizer {
 public:
-  explicit LinearQuantizer(ModuleOp module)
-      : module(module), symbols(module), b(module.getContext()) {}
+  // With `blocks`, scales are those of blocks, else of tensors.
+  LinearQuantizer(ModuleOp module, bool blocks)
+      : module(module), symbols(module), b(module.getContext()), blocks(blocks) {}
 
   LogicalResult run() {
     llvm::MapVector<func::FuncOp, SmallVector<func::CallOp>> layers;
@@ -43,7 +43,6 @@ public:
       for (auto &[unquantized, same] : byWeights(layer, calls))
         if (failed(quantizeLayer(functionFor(layer, same, calls.size()), unquantized, same)))
           return failure();
-    eraseUnread();
     return success();
   }
 
@@ -95,29 +94,40 @@ private:
         return linear.emitOpError("has a weight that is no argument of its layer");
       if (llvm::is_contained(unquantized, weight.getArgNumber()))
         continue;
+      const int64_t multiple = blocks ? lm::kScaleBlock : kMultiple;
       for (int64_t extent : tensorTypeOf(weight).getShape())
-        if (extent % kMultiple != 0)
+        if (extent % multiple != 0)
           return linear.emitError("the weight of ")
                  << nameOf(linear.getLoc()) << " is " << tensorTypeOf(weight)
-                 << ", and products of 8-bit floats need multiples of " << kMultiple
-                 << "; pad the model, or name the weight in training.fp8_filter";
+                 << ", and products of 8-bit floats " << (blocks ? "in blocks " : "")
+                 << "need multiples of " << multiple
+                 << "; pad the model, or name the weight in training.fp8_filter"
+                 << (blocks ? ", or set training.fp8 to \"tensor\"" : "");
+      const int64_t rows = tensorTypeOf(linear.getX()).getDimSize(0);
+      if (blocks && rows % multiple != 0)
+        return linear.emitError("the input of ")
+               << nameOf(linear.getLoc()) << " has " << rows
+               << " rows, and blocks need multiples of " << multiple
+               << "; change training.micro_batch_size or training.sequence_length, or set "
+                  "training.fp8 to \"tensor\"";
       lm::Quantized &x = inputs[linear.getX()];
       if (!x.codes) {
         b.setInsertionPointAfterValue(linear.getX());
-        x = lm::quantize(b, linear.getLoc(), linear.getX(), forwardType());
+        x = blocks ? lm::quantizeRows(b, linear.getLoc(), linear.getX(), forwardType())
+                   : lm::quantize(b, linear.getLoc(), linear.getX(), forwardType());
       }
       lm::Quantized &w = weights[weight.getArgNumber()];
       if (!w.codes) {
         Location loc = weight.getLoc();
         w.codes = body.addArgument(tensorTypeOf(weight).clone(forwardType()), loc);
-        w.scale = body.addArgument(RankedTensorType::get({}, b.getF32Type()), loc);
+        w.scale = body.addArgument(scaleType(tensorTypeOf(weight)), loc);
       }
       b.setInsertionPoint(linear);
       auto product = lm::ScaledMatmulOp::create(
           b, linear.getLoc(), linear.getType(), x.codes, w.codes, x.scale, w.scale, Value(),
           linear.getBias(), linear.getResidual(), /*transpose_a=*/false,
-          /*transpose_b=*/!linear.getTransposed(),
-          TypeAttr::get(Float8E5M2Type::get(b.getContext())));
+          /*transpose_b=*/!linear.getTransposed(), /*tiles=*/blocks,
+          TypeAttr::get(blocks ? forwardType() : Float8E5M2Type::get(b.getContext())));
       linear.replaceAllUsesWith(product.getResult());
       linear.erase();
       ++numQuantized;
@@ -137,19 +147,19 @@ private:
     return success();
   }
 
-  // Gives a call the codes and scales of its weights, which are cast from the master weights.
+  // Gives a call the codes and scales of its weights.
   LogicalResult castWeights(func::CallOp call,
                             const llvm::MapVector<unsigned, lm::Quantized> &weights,
                             const llvm::BitVector &unread) {
     SmallVector<Value> operands(call.getOperands());
     b.setInsertionPoint(call);
     for (auto &[argument, codes] : weights) {
-      auto load = operands[argument].getDefiningOp<lm::LoadOp>();
+      Value weight = operands[argument];
+      auto load = weight.getDefiningOp<lm::LoadOp>();
       if (!load)
         return call.emitOpError("passes a weight that no lm.load reads");
-      lm::VariableOp master = parameterOf(load, symbols);
-      Value weight = lm::LoadOp::create(b, load.getLoc(), master.getType(), master.getSymName());
-      const lm::Quantized cast = lm::quantize(b, load.getLoc(), weight, forwardType());
+      const lm::Quantized cast = blocks ? lm::quantizeTiles(b, load.getLoc(), weight, forwardType())
+                                        : lm::quantize(b, load.getLoc(), weight, forwardType());
       operands.push_back(cast.codes);
       operands.push_back(cast.scale);
     }
@@ -161,21 +171,11 @@ private:
     return success();
   }
 
-  // Erases loads that nobody reads, and copies of weights in the compute dtype that nobody loads.
-  void eraseUnread() {
-    llvm::StringSet<> read;
-    module.walk([&](lm::LoadOp load) {
-      if (load.use_empty())
-        load.erase();
-      else
-        read.insert(load.getVariable());
-    });
-    for (auto variable : llvm::make_early_inc_range(module.getOps<lm::VariableOp>()))
-      if (variable.getKind() == lm::VariableKind::ComputeCopy &&
-          !read.contains(variable.getSymName()))
-        variable.erase();
+  // Returns the type of the scales of a weight.
+  RankedTensorType scaleType(RankedTensorType weight) {
+    return RankedTensorType::get(blocks ? lm::scalesOfTiles(weight) : SmallVector<int64_t>{},
+                                 b.getF32Type());
   }
-
   Type forwardType() { return Float8E4M3FNType::get(b.getContext()); }
 
   ModuleOp module;
@@ -183,11 +183,13 @@ private:
   OpBuilder b;
   llvm::DenseMap<Operation *, size_t> callsLeft; // of each layer: those that call the original
   unsigned numCopies = 0;
+  bool blocks;
 };
 
 struct QuantizeLinearsPass : lmc::impl::QuantizeLinearsPassBase<QuantizeLinearsPass> {
+  using QuantizeLinearsPassBase::QuantizeLinearsPassBase;
   void runOnOperation() override {
-    LinearQuantizer quantizer(getOperation());
+    LinearQuantizer quantizer(getOperation(), blocks);
     if (failed(quantizer.run()))
       return signalPassFailure();
     numQuantized += quantizer.numQuantized;

@@ -62,10 +62,15 @@ private:
         product.getAMutable().assign(transposed(product.getA(), product));
         product.setTransposeA(false);
       }
-      if (!product.getTransposeB()) {
+      if (product.getTransposeB())
+        continue;
+      if (product.getTiles()) {
+        if (failed(castTransposed(product)))
+          return failure();
+      } else {
         product.getBMutable().assign(transposed(product.getB(), product));
-        product.setTransposeB(true);
       }
+      product.setTransposeB(true);
     }
     eraseUnread(function);
     return success();
@@ -98,6 +103,37 @@ private:
       call.getOperandsMutable().append(ofCaller);
     }
     return made;
+  }
+
+  // Makes a product read the transpose of a weight with scales of tiles, which the callers cast
+  // once more.
+  LogicalResult castTransposed(lm::ScaledMatmulOp product) {
+    auto codes = dyn_cast<BlockArgument>(product.getB());
+    if (!codes)
+      return product.emitOpError("has a weight that is no argument of its layer");
+    if (!done.contains(codes)) {
+      ++numTransposed;
+      auto function = cast<func::FuncOp>(codes.getOwner()->getParentOp());
+      for (func::CallOp call : calls[function]) {
+        auto tiles = call.getOperand(codes.getArgNumber()).getDefiningOp<lm::QuantizeTilesOp>();
+        if (!tiles)
+          return call.emitOpError("passes a weight that no lm.quantize_tiles made");
+        lm::Quantized &cast = casts[tiles];
+        if (!cast.codes) {
+          b.setInsertionPointAfter(tiles);
+          cast = lm::quantizeTilesTransposed(b, tiles.getLoc(), tiles.getX(),
+                                             tensorTypeOf(tiles.getCodes()).getElementType());
+        }
+        call.getOperandsMutable().append({cast.codes, cast.scale});
+      }
+      RankedTensorType type = typeOf(codes);
+      done[codes] = codes.getOwner()->addArgument(type, codes.getLoc());
+      done[product.getScaleB()] = codes.getOwner()->addArgument(
+          RankedTensorType::get(lm::scalesOfTiles(type), b.getF32Type()), codes.getLoc());
+    }
+    product.getBMutable().assign(done[codes]);
+    product.getScaleBMutable().assign(done[product.getScaleB()]);
+    return success();
   }
 
   // Returns true if all callers pass codes that they make: those of a weight, which are made once a
@@ -139,7 +175,8 @@ private:
   SymbolTable symbols;
   OpBuilder b;
   llvm::DenseMap<Operation *, SmallVector<func::CallOp>> calls; // of each function
-  llvm::DenseMap<Value, Value> done;                            // codes -> their transpose
+  llvm::DenseMap<Value, Value> done; // codes and scales of tiles -> those of the transpose
+  llvm::DenseMap<Operation *, lm::Quantized> casts; // of the transposes of weights
 };
 
 struct TransposeCodesPass : lmc::impl::TransposeCodesPassBase<TransposeCodesPass> {

@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/SymbolTable.h"
 
+#include "llvm/ADT/SetVector.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace lmc {
@@ -119,19 +120,22 @@ private:
     return stage == ZeroStage::Weights && !unit.key.isVector;
   }
 
-  // Returns the layer that reads `variable`, or -1 if other ops or several layers read it.
+  // Returns the layer that reads `variable` or its codes, or -1 if other ops or several layers do.
   int64_t layerOf(lm::VariableOp variable) {
+    llvm::SmallSetVector<Operation *, 8> readers;
+    for (Operation *user : users.lookup(variable.getSymName()))
+      if (auto load = dyn_cast<lm::LoadOp>(user))
+        readers.insert_range(load->getUsers());
     std::optional<int64_t> layer;
-    for (Operation *user : users.lookup(variable.getSymName())) {
-      auto load = dyn_cast<lm::LoadOp>(user);
-      if (!load)
+    for (size_t i = 0; i < readers.size(); ++i) {
+      if (lm::castsToEightBits(readers[i])) {
+        readers.insert_range(readers[i]->getUsers());
         continue;
-      for (Operation *reader : load->getUsers()) {
-        auto index = reader->getAttrOfType<IntegerAttr>(lm::kLayer);
-        if (!index || (layer && *layer != index.getInt()))
-          return -1;
-        layer = index.getInt();
       }
+      auto index = readers[i]->getAttrOfType<IntegerAttr>(lm::kLayer);
+      if (!index || (layer && *layer != index.getInt()))
+        return -1;
+      layer = index.getInt();
     }
     return layer.value_or(-1);
   }

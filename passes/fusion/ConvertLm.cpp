@@ -728,9 +728,10 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
                                                        op.getTransposeA(), op.getTransposeB())};
       })
       .Case([&](lm::ScaledMatmulOp op) {
-        return SmallVector<Value>{kern::GemmOp::create(
-            b, loc, op.getType(), op.getA(), op.getB(), op.getAcc(), op.getBias(), op.getResidual(),
-            op.getScaleA(), op.getScaleB(), op.getTransposeA(), op.getTransposeB(), 1)};
+        return SmallVector<Value>{
+            kern::GemmOp::create(b, loc, op.getType(), op.getA(), op.getB(), op.getAcc(),
+                                 op.getBias(), op.getResidual(), op.getScaleA(), op.getScaleB(),
+                                 op.getTransposeA(), op.getTransposeB(), op.getTiles(), 1)};
       })
       .Case([&](lm::LinearOp op) {
         return SmallVector<Value>{

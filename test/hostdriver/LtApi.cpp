@@ -53,6 +53,8 @@ struct Operation {
   cublasOperation_t transA = CUBLAS_OP_N, transB = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   uint64_t bias = 0, scaleA = 0, scaleB = 0;
+  cublasLtMatmulMatrixScale_t modeA = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F,
+                              modeB = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
 };
 
 struct Layout {
@@ -193,8 +195,18 @@ void checkEightBits(const Operation &operation, const Matrix &a, const Layout &a
       broken(CUDA_ERROR_NOT_SUPPORTED,
              "{} x {} 8-bit floats with leading dimension {}: multiples of 16 are needed",
              layout->rows, layout->columns, layout->leading);
+  const auto scalar = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F,
+             rows = CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F,
+             tiles = CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+  const bool areScalar = operation.modeA == scalar && operation.modeB == scalar;
+  if (!areScalar &&
+      (operation.modeB != rows || (operation.modeA != rows && operation.modeA != tiles)))
+    broken(CUDA_ERROR_NOT_SUPPORTED, "scale modes {} and {} are not modelled", int(operation.modeA),
+           int(operation.modeB));
+  if (!areScalar && aLayout.rows % 128)
+    broken(CUDA_ERROR_NOT_SUPPORTED, "sums of {} terms have no blocks of 128", aLayout.rows);
   for (uint64_t scale : {operation.scaleA, operation.scaleB})
-    if (scale % sizeof(float))
+    if (scale % (areScalar ? sizeof(float) : 16))
       broken(CUDA_ERROR_INVALID_VALUE, "a scale is at {:#x}", scale);
 }
 
@@ -217,6 +229,10 @@ PlainProduct productOf(const Operation &operation, const void *a, const Layout &
   checkEightBits(operation, product.a, aLayout, product.b, bLayout, product.d);
   product.scaleA = operation.scaleA;
   product.scaleB = operation.scaleB;
+  product.scaling =
+      operation.modeA == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F   ? lmc::plan::Scaling::Tensor
+      : operation.modeA == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F ? lmc::plan::Scaling::Rows
+                                                                   : lmc::plan::Scaling::Tiles;
   const DType sums = product.d.dtype == DType::F64 ? DType::F64 : DType::F32;
   if (lmc::byteWidth(product.a.dtype) != lmc::byteWidth(product.b.dtype) ||
       dtypeOf(operation.scale) != sums ||
@@ -269,6 +285,7 @@ uint64_t hashOf(const PlainProduct &product) {
     all += fmt::format("{} {} {} {} {} {} {};", int(matrix->dtype), matrix->rows, matrix->columns,
                        matrix->row, matrix->column, matrix->batch, matrix->stride);
   all += product.bias ? "bias" : "";
+  all += fmt::format("scaling {}", int(product.scaling));
   all += product.scaleA ? "scale of a" : "";
   all += product.scaleB ? "scale of b" : "";
   return XXH3_64bits(all.data(), all.size());
@@ -372,6 +389,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
       return set(operation.scaleA, value, bytes);
     case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
       return set(operation.scaleB, value, bytes);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_MODE:
+      return set(operation.modeA, value, bytes);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_MODE:
+      return set(operation.modeB, value, bytes);
     case CUBLASLT_MATMUL_DESC_POINTER_MODE:
       return requireOnly(CUBLASLT_POINTER_MODE_HOST, value, bytes, "pointer mode");
     default:

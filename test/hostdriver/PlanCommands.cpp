@@ -330,7 +330,7 @@ std::string PlanCommands::findProduct(const PlainProduct &product) {
         (product.residual.address != 0) != (plan::residualOf(gemm) >= 0) ||
         (product.bias != 0) != (gemm.bias() >= 0) ||
         (product.scaleA != 0) != (gemm.scale_a() >= 0) ||
-        (product.scaleB != 0) != (gemm.scale_b() >= 0))
+        (product.scaleB != 0) != (gemm.scale_b() >= 0) || product.scaling != gemm.scaling())
       continue;
     alike = candidate.command;
     if (!inArenas && !arenas.empty() && std::count(arenas.begin(), arenas.end(), 0) == 0)

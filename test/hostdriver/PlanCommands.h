@@ -38,7 +38,8 @@ struct Matrix {
 struct PlainProduct {
   Matrix a, b, d;
   uint64_t bias = 0; // address of the vector; 0: none
-  uint64_t scaleA = 0, scaleB = 0; // addresses of two numbers in f32; 0: 1
+  uint64_t scaleA = 0, scaleB = 0; // addresses of scales in f32; 0: 1
+  plan::Scaling scaling = plan::Scaling::Tensor;
   bool accumulate = false;
   Matrix residual; // added to the product; its address is 0 if there is none
   uint64_t workspace = 0, workspaceBytes = 0;

@@ -52,11 +52,43 @@ void addCutProducts(std::vector<float> &sums, const std::vector<float> &a,
       }
 }
 
+constexpr uint64_t kBlock = 128; // elements of a row that have a scale
+
+// Returns the bytes of the scales of a and of b.
+std::pair<uint64_t, uint64_t> scaleBytes(const PlainProduct &product) {
+  const uint64_t m = product.a.rows, k = product.a.columns, n = product.b.columns;
+  if (product.scaling == plan::Scaling::Tensor)
+    return {sizeof(float), sizeof(float)};
+  const uint64_t blocks = k / kBlock, pitch = (blocks + 3) / 4 * 4;
+  return {
+      blocks * m * sizeof(float),
+      (product.scaling == plan::Scaling::Rows ? blocks * n : (n + kBlock - 1) / kBlock * pitch) *
+          sizeof(float)};
+}
+
+// Multiplies the elements of a [m, k] and b [k, n] by their scales.
+template <typename T>
+void scaleBlocks(const PlainProduct &product, std::vector<T> &a, std::vector<T> &b) {
+  const uint64_t m = product.a.rows, k = product.a.columns, n = product.b.columns;
+  const auto *ofA = reinterpret_cast<const float *>(Memory::host(product.scaleA)),
+             *ofB = reinterpret_cast<const float *>(Memory::host(product.scaleB));
+  for (uint64_t i = 0; i < m; ++i)
+    for (uint64_t t = 0; t < k; ++t)
+      a[i * k + t] *= ofA[t / kBlock * m + i];
+  const uint64_t pitch = (k / kBlock + 3) / 4 * 4;
+  for (uint64_t t = 0; t < k; ++t)
+    for (uint64_t j = 0; j < n; ++j)
+      b[t * n + j] *= product.scaling == plan::Scaling::Rows ? ofB[t / kBlock * n + j]
+                                                             : ofB[j / kBlock * pitch + t / kBlock];
+}
+
 // Computes one product of a batch.
 template <typename T> void multiplyOne(const PlainProduct &product, const Algorithm &algorithm) {
   constexpr plan::DType wide = sizeof(T) == 8 ? plan::DType::F64 : plan::DType::F32;
   const uint64_t m = product.d.rows, n = product.d.columns, k = product.a.columns;
-  const std::vector<T> a = elementsOf<T>(product.a), b = elementsOf<T>(product.b);
+  std::vector<T> a = elementsOf<T>(product.a), b = elementsOf<T>(product.b);
+  if (product.scaling != plan::Scaling::Tensor)
+    scaleBlocks(product, a, b);
   const uint64_t piece = algorithm.depth   ? algorithm.depth
                          : algorithm.split ? (k + algorithm.split - 1) / algorithm.split
                                            : k;
@@ -79,7 +111,7 @@ template <typename T> void multiplyOne(const PlainProduct &product, const Algori
       roundTo(product.d.dtype, sums);
   }
   for (uint64_t scale : {product.scaleA, product.scaleB})
-    if (scale) {
+    if (scale && product.scaling == plan::Scaling::Tensor) {
       float value;
       std::memcpy(&value, Memory::host(scale), sizeof value);
       for (T &sum : sums)
@@ -144,9 +176,10 @@ void submitProduct(CUstream stream, const PlainProduct &product, uint32_t algori
     work->accesses.push_back({product.bias, product.d.columns * byteWidth(product.d.dtype), false});
   if (product.residual.address)
     work->accesses.push_back(bytesOf(product.residual, false));
-  for (uint64_t scale : {product.scaleA, product.scaleB})
+  const auto [bytesOfA, bytesOfB] = scaleBytes(product);
+  for (auto [scale, bytes] : {std::pair(product.scaleA, bytesOfA), {product.scaleB, bytesOfB}})
     if (scale)
-      work->accesses.push_back({scale, sizeof(float), false});
+      work->accesses.push_back({scale, bytes, false});
   const Access workspace{product.workspace, product.workspaceBytes, true};
   if (how.split) {
     for (const Access &operand : work->accesses)

@@ -434,3 +434,113 @@ INSTANTIATE_TEST_SUITE_P(, EightBitProducts,
                            return std::string(plan::EnumNameDType(info.param.first)) + "By" +
                                   plan::EnumNameDType(info.param.second);
                          });
+
+namespace {
+
+// d = a b^T, where a and b hold 8-bit floats with scales for blocks of 128 elements.
+class BlockProducts : public LtDriver, public testing::WithParamInterface<plan::Scaling> {
+protected:
+  static constexpr int64_t kM = 16, kN = 256, kK = 384, kPitch = 4;
+
+  void SetUp() override {
+    HostDriver::SetUp();
+    a = builder.slice(plan::DType::F8E4M3, {kM, kK}, 1);
+    b = builder.slice(plan::DType::F8E4M3, {kN, kK}, 1);
+    d = builder.slice(plan::DType::F32, {kM, kN});
+    scaleA = builder.slice(plan::DType::F32, {kK / 128, kM}, 1);
+    scaleB = tiles() ? builder.slice(plan::DType::F32, {kN / 128, kPitch}, 1)
+                     : builder.slice(plan::DType::F32, {kK / 128, kN}, 1);
+    plan::GemmT gemm;
+    gemm.a = a;
+    gemm.b = b;
+    gemm.d = d;
+    gemm.scale_a = int(scaleA);
+    gemm.scale_b = int(scaleB);
+    gemm.scaling = GetParam();
+    gemm.m = kM;
+    gemm.n = kN;
+    gemm.k = kK;
+    gemm.transpose_b = true;
+    builder.command(gemm);
+    builder.plan.functions[0]->commands.back()->workspace = int(workspace);
+    start({});
+    open();
+    for (cublasLtMatrixLayout_t layout : {aLayout, bLayout, dLayout})
+      cublasLtMatrixLayoutDestroy(layout);
+    cublasLtMatrixLayoutCreate(&aLayout, CUDA_R_8F_E4M3, kK, kM, kK);
+    cublasLtMatrixLayoutCreate(&bLayout, CUDA_R_8F_E4M3, kK, kN, kK);
+    cublasLtMatrixLayoutCreate(&dLayout, CUDA_R_32F, kN, kM, kN);
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, at(scaleB)); // b is cuBLASLt's first matrix
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, at(scaleA));
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, tiles() ? CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F
+                                                   : CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F);
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F);
+  }
+
+  bool tiles() const { return GetParam() == plan::Scaling::Tiles; }
+  template <typename T> void set(cublasLtMatmulDescAttributes_t which, const T &value) {
+    EXPECT_EQ(cublasLtMatmulDescSetAttribute(desc, which, &value, sizeof(value)),
+              CUBLAS_STATUS_SUCCESS);
+  }
+
+  uint32_t scaleA, scaleB;
+};
+
+} // namespace
+
+TEST_P(BlockProducts, AreSumsOfScaledBlocks) {
+  auto code = [](int value) { return toE4M3(float(value)); };
+  std::vector<uint8_t> left, right;
+  for (int i = 0; i < kM * kK; ++i)
+    left.push_back(code(i * 5 % 15 - 7));
+  for (int i = 0; i < kN * kK; ++i)
+    right.push_back(code(i * 3 % 7 - 3));
+  std::vector<float> ofLeft(kK / 128 * kM), ofRight(tiles() ? kN / 128 * kPitch : kK / 128 * kN);
+  for (size_t i = 0; i < ofLeft.size(); ++i)
+    ofLeft[i] = std::ldexp(1.0f, int(i * 7 % 5) - 2);
+  for (size_t i = 0; i < ofRight.size(); ++i)
+    ofRight[i] = std::ldexp(1.0f, int(i * 5 % 7) - 3);
+  write(a, left);
+  write(b, right);
+  write(scaleA, ofLeft);
+  write(scaleB, ofRight);
+  Call call = usual();
+  call.beta = 0;
+  for (const auto &algorithm : algorithms()) {
+    ASSERT_EQ(multiply(algorithm.algo, call), CUBLAS_STATUS_SUCCESS);
+    const std::vector<float> found = read(d);
+    for (size_t i = 0; i < kM; ++i)
+      for (size_t j = 0; j < kN; ++j) {
+        double sum = 0;
+        for (size_t t = 0; t < kK; ++t) {
+          const size_t block = t / 128;
+          sum += double(fromE4M3(left[i * kK + t])) * ofLeft[block * kM + i] *
+                 fromE4M3(right[j * kK + t]) *
+                 (tiles() ? ofRight[j / 128 * kPitch + block] : ofRight[block * kN + j]);
+        }
+        ASSERT_EQ(found[i * kN + j], float(sum)) << i << " " << j; // exact: small numbers
+      }
+  }
+}
+
+TEST_P(BlockProducts, HaveTheScalesOfThePlan) {
+  Call call = usual();
+  call.beta = 0;
+  const cublasLtMatmulAlgo_t algorithm = algorithms()[0].algo;
+  ASSERT_EQ(multiply(algorithm, call), CUBLAS_STATUS_SUCCESS);
+  set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, tiles() ? CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F
+                                                 : CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F);
+  EXPECT_NE(multiply(algorithm, call), CUBLAS_STATUS_SUCCESS) << "an algorithm of another mode";
+  EXPECT_NE(multiply(algorithms()[0].algo, call), CUBLAS_STATUS_SUCCESS) << "another mode";
+  set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F);
+  int count = 0;
+  cublasLtMatmulHeuristicResult_t result;
+  EXPECT_EQ(cublasLtMatmulAlgoGetHeuristic(handle, desc, bLayout, aLayout, dLayout, dLayout,
+                                           preference, 1, &result, &count),
+            CUBLAS_STATUS_NOT_SUPPORTED);
+  EXPECT_NE(violations().find("scale modes"), std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(, BlockProducts,
+                         testing::Values(plan::Scaling::Rows, plan::Scaling::Tiles),
+                         [](const auto &info) { return plan::EnumNameScaling(info.param); });

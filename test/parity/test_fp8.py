@@ -31,6 +31,17 @@ def rounded(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return (x / scale).to(dtype).to(x.dtype) * scale
 
 
+def rounded_blocks(x: torch.Tensor, height: int, width: int, dtype: torch.dtype = torch.float8_e4m3fn) -> torch.Tensor:
+    """The same with a scale for each block of height x width elements of a matrix."""
+    rows, columns = x.shape
+    blocks = x.reshape(rows // height, height, columns // width, width)
+    largest = torch.finfo(dtype).max
+    mantissas, exponents = torch.frexp(blocks.abs().amax((1, 3), keepdim=True) / largest)
+    scales = torch.ldexp(torch.ones_like(mantissas), torch.clamp(exponents - (mantissas == 0.5).int(), min=-126))
+    scales = torch.where(mantissas == 0, torch.full_like(scales, 2.0**-126), scales)
+    return ((blocks / scales).to(dtype).to(x.dtype) * scales).reshape(rows, columns)
+
+
 class Fp8Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weight):
@@ -45,49 +56,84 @@ class Fp8Linear(torch.autograd.Function):
         return dy @ weight, dy.flatten(0, -2).T @ x.flatten(0, -2)
 
 
+class BlockLinear(torch.autograd.Function):
+    """128 elements that a product sums over have a scale, and 128 x 128 of a weight."""
+
+    @staticmethod
+    def forward(ctx, x, weight):
+        weight = rounded_blocks(weight, 128, 128)
+        ctx.save_for_backward(x, weight)
+        return (rounded_blocks(x.flatten(0, -2), 1, 128) @ weight.T).unflatten(0, x.shape[:-1])
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, weight = ctx.saved_tensors
+        rows = dy.flatten(0, -2)
+        dx = (rounded_blocks(rows, 1, 128) @ weight).unflatten(0, x.shape[:-1])
+        return dx, rounded_blocks(rows, 128, 1).T @ rounded_blocks(x.flatten(0, -2), 128, 1)
+
+
 class Conv1d:
     """A weight [in, out] of GPT-2, in x @ weight."""
 
-    def __init__(self, weight):
-        self.weight = weight
+    def __init__(self, weight, linear):
+        self.weight, self.linear = weight, linear
 
     def __rmatmul__(self, x):
-        return Fp8Linear.apply(x, self.weight.T)
+        return self.linear.apply(x, self.weight.T)
 
 
 class Conv1dWeights(dict):
+    def __init__(self, weights, linear):
+        super().__init__(weights)
+        self.linear = linear
+
     def __getitem__(self, name):
         weight = super().__getitem__(name)
-        return Conv1d(weight) if name.endswith((".c_attn.weight", ".c_proj.weight", ".c_fc.weight")) else weight
+        return Conv1d(weight, self.linear) if name.endswith((".c_attn.weight", ".c_proj.weight", ".c_fc.weight")) else weight
 
 
 @pytest.fixture
 def in_fp8(monkeypatch):
     """The reference computes all products of layers, and not the head, of 8-bit floats."""
     gpt2 = reference.gpt2_logits
-    monkeypatch.setattr(reference, "gpt2_logits", lambda model, weights, *rest: gpt2(model, Conv1dWeights(weights), *rest))
     plain = reference.F
     head = {}
+    chosen = {}
+    monkeypatch.setattr(reference, "gpt2_logits", lambda model, weights, *rest: gpt2(
+        model, Conv1dWeights(weights, chosen["linear"]), *rest))
 
     def linear(x, weight, bias=None):
         if weight.shape[0] in head:
             return plain.linear(x, weight, bias)
-        y = Fp8Linear.apply(x, weight)
+        y = chosen["linear"].apply(x, weight)
         return y if bias is None else y + bias
 
     names = {name: getattr(plain, name) for name in
              ("embedding", "silu", "scaled_dot_product_attention", "cross_entropy", "one_hot")}
     monkeypatch.setattr(reference, "F", SimpleNamespace(linear=linear, **names))
 
-    def of(model):
-        head[model.vocab_size] = True
+    def of(job):
+        head[job.model.vocab_size] = True
+        chosen["linear"] = LINEARS[job.settings["training"]["fp8"]]
 
     return of
 
 
-def fp8_job(name: str, dtype: str = "f32", **changes):
+LINEARS = {"tensor": Fp8Linear, "block": BlockLinear}
+MODES = [(mode, name) for mode in LINEARS for name in FP8]
+
+
+def fp8_job(name: str, dtype: str = "f32", mode: str = "tensor", **changes):
     job = job_of(name, dtype, **changes)
-    return replace(job, settings={**job.settings, "training": {"fp8": "tensor"}})
+    if mode == "block":  # blocks have 128 elements
+        gpt2 = job.model.architecture == "gpt2"
+        # No weight but the head has as many rows as there are words. A code that differs changes later ones of its token,
+        # and there are three times as many codes as in the other jobs: one layer keeps that small.
+        job = replace(job, model=replace(job.model, vocab_size=320, num_hidden_layers=1, hidden_size=128, intermediate_size=256,
+                                         head_dim=32 if gpt2 else 64,
+                                         num_key_value_heads=max(job.model.num_key_value_heads, 2)))
+    return replace(job, settings={**job.settings, "training": {"fp8": mode}})
 
 
 @pytest.mark.parametrize("largest", [448.0, 57344.0])
@@ -97,21 +143,21 @@ def test_the_scale_is_the_smallest_that_fits(largest):
         assert value / scale <= largest and (scale == 2.0**-126 or value / (scale / 2) > largest), value
 
 
-@pytest.mark.parametrize("name", FP8)
-def test_gradients_are_those_of_pytorch(programs, compiled, tmp_path, in_fp8, name):
+@pytest.mark.parametrize("mode, name", MODES)
+def test_gradients_are_those_of_pytorch(programs, compiled, tmp_path, in_fp8, mode, name):
     """Sums of f32 differ in their last bits, and where one lies between two codes, so does a code."""
-    job = fp8_job(name)
-    in_fp8(job.model)
+    job = fp8_job(name, mode=mode)
+    in_fp8(job)
     exact = reference.random_weights(job.model, seed=7)
     theirs = reference.gradients(job.model, exact, job.windows())
     weights, ours = dumped_gradients(programs, lambda each: compiled(each, SEPARATE), tmp_path, job)
-    assert_gradients_agree(ours, theirs, 5e-3)
+    assert_gradients_agree(ours, theirs, 5e-3 if mode == "tensor" else 2e-2)
 
 
-@pytest.mark.parametrize("name", FP8)
-def test_gradients_are_not_those_of_f32(programs, compiled, tmp_path, name):
+@pytest.mark.parametrize("mode, name", MODES)
+def test_gradients_are_not_those_of_f32(programs, compiled, tmp_path, mode, name):
     """What the test before allows is less than what rounding to 8 bits changes."""
-    job = fp8_job(name)
+    job = fp8_job(name, mode=mode)
     weights, ours = dumped_gradients(programs, lambda each: compiled(each, SEPARATE), tmp_path, job)
     theirs = reference.gradients(job.model, weights, job.windows())
     errors = {n: relative_error(ours[n], theirs[n]) for n in theirs}
@@ -120,15 +166,15 @@ def test_gradients_are_not_those_of_f32(programs, compiled, tmp_path, name):
     assert min(matrices) > 1e-2 and max(errors.values()) < 0.3
 
 
-@pytest.mark.parametrize("name", FP8)
-def test_losses_are_those_of_pytorch(programs, compiled, tmp_path, in_fp8, name):
-    job = fp8_job(name)
-    in_fp8(job.model)
+@pytest.mark.parametrize("mode, name", MODES)
+def test_losses_are_those_of_pytorch(programs, compiled, tmp_path, in_fp8, mode, name):
+    job = fp8_job(name, mode=mode)
+    in_fp8(job)
     weights, out = train(programs, lambda each: compiled(each, SEPARATE), tmp_path, job)
     theirs = reference.train(job.model, weights, job.windows(), OPTIMIZER, STEPS)
     losses = [(line["loss"], step.loss) for line, step in zip(metrics(out), theirs, strict=True)]
     print(losses)
-    assert losses[0][0] == pytest.approx(losses[0][1], rel=1e-5)
+    assert losses[0][0] == pytest.approx(losses[0][1], rel=1e-5 if mode == "tensor" else 1e-4)
     assert all(mine == pytest.approx(other, rel=1e-2) for mine, other in losses)
 
 
@@ -145,9 +191,10 @@ def test_losses_are_near_bf16(programs, compiled, tmp_path, name):
     assert runs[0] != runs[1] and runs[1] == pytest.approx(runs[0], rel=1e-1)
 
 
+@pytest.mark.parametrize("mode", LINEARS)
 @pytest.mark.parametrize("recompute", ["full", "block"])
-def test_recompute_changes_no_bit(programs, compiled, tmp_path, recompute):
-    job = fp8_job("llama-grouped-tied", "bf16", micro_batch_size=2)
+def test_recompute_changes_no_bit(programs, compiled, tmp_path, recompute, mode):
+    job = fp8_job("llama-grouped-tied", "bf16", mode, micro_batch_size=4)
     again = replace(job, settings={**job.settings, "memory": {"recompute": recompute}})
     losses = []
     for index, each in enumerate((job, again)):
@@ -157,9 +204,10 @@ def test_recompute_changes_no_bit(programs, compiled, tmp_path, recompute):
     assert losses[0] == losses[1]
 
 
-def test_a_run_goes_on_bit_for_bit(programs, compiled, tmp_path):
+@pytest.mark.parametrize("mode", LINEARS)
+def test_a_run_goes_on_bit_for_bit(programs, compiled, tmp_path, mode):
     """There is no state of scales."""
-    job = fp8_job("llama-grouped-tied", "bf16", micro_batch_size=2)
+    job = fp8_job("llama-grouped-tied", "bf16", mode, micro_batch_size=4)
     plan = compiled(job)
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     programs.run("lmc-run", plan, f"--out={whole}").ok()
@@ -169,10 +217,13 @@ def test_a_run_goes_on_bit_for_bit(programs, compiled, tmp_path):
     assert of[0] == of[1] and len(of[0]) == STEPS
 
 
-def test_ranks_that_divide_weights_give_the_same_bits(programs, compiled, tmp_path):
+@pytest.mark.parametrize("mode", LINEARS)
+def test_ranks_that_divide_weights_give_the_same_bits(programs, compiled, tmp_path, mode):
     """Ranks of zero1 cast whole weights once a step; those of zero3 cast what each micro-step gathers. One rank adds
     up the micro-steps in another order."""
-    job = fp8_job("llama-grouped-tied", "bf16", micro_batch_size=2)
+    job = fp8_job("llama-grouped-tied", "bf16", mode, micro_batch_size=4 if mode == "block" else 2)
+    if mode == "block":
+        job = replace(job, batch_size=16)
     runs = {}
     for strategy, ranks in (("no_shard", 1), ("zero1", 2), ("zero2", 2), ("zero3", 2), ("hybrid_shard", 4)):
         nodes = 2 if strategy == "hybrid_shard" else 1
@@ -185,6 +236,22 @@ def test_ranks_that_divide_weights_give_the_same_bits(programs, compiled, tmp_pa
     for run in runs.values():
         assert run[0] == pytest.approx(runs["no_shard"][0], rel=1e-5)
         assert [loss for loss, _ in run] == pytest.approx([loss for loss, _ in runs["no_shard"]], rel=1e-2)
+
+
+@pytest.mark.parametrize("reshard", ["yes", "no"])
+def test_ranks_gather_what_they_gather_without_8_bits(programs, compiled, reshard):
+    """Weights travel in bf16, those of a layer together: as often, and as many bytes. Ranks of zero3 cast what they gather, for
+    the forward and for the backward pass, unless they keep it: then they keep codes."""
+    received = {}
+    for mode in ("none", "tensor", "block"):
+        job = fp8_job("llama-grouped-tied", "bf16", mode="block", micro_batch_size=4)
+        mesh = {"strategy": "zero3", "devices_per_node": 2, "reshard_after_forward": reshard}
+        job = replace(job, settings={"training": {"fp8": mode}, "distributed": mesh})
+        explained = json.loads(programs.run("lmc", "explain", compiled(job), "--json").ok().stdout)
+        received[mode] = [
+            (function["name"], command["source"], command["bytes"]) for function in explained["functions"]
+            for command in function["commands"] if command["kind"] == "all_gather"]
+    assert received["none"] == received["tensor"] == received["block"] and len(received["none"]) > 4
 
 
 def test_weights_may_stay_in_the_compute_dtype(programs, compiled, tmp_path):

@@ -123,21 +123,29 @@ def test_trains_as_the_cpu_does(programs, compiled, host, tmp_path, accumulation
     assert norms[0] == pytest.approx(norms[1], rel=norm)
 
 
-def fp8_job(accumulation: int, **changes) -> Job:
-    return job_of(accumulation, settings={"training": {"fp8": "tensor"}}, **changes)
+def fp8_job(accumulation: int, mode: str = "tensor", **changes) -> Job:
+    job = job_of(accumulation, settings={"training": {"fp8": mode}}, **changes)
+    if mode == "block":  # blocks have 128 elements
+        wide = {"hidden_size": 128, "intermediate_size": 256, "head_dim": 64}
+        job = replace(job, model=replace(job.model, **wide), micro_batch_size=4, batch_size=4 * accumulation)
+    return job
 
 
-@pytest.mark.parametrize("accumulation, dtype, biases, arch", [
-    (1, "f32", False, "sm_90a"), (3, "f32", False, "sm_90a"), (2, "f32", True, "sm_90"), (2, "bf16", False, "sm_90a")])
-def test_trains_8_bit_floats_as_the_cpu_does(programs, compiled, host, tmp_path, accumulation, dtype, biases, arch):
+@pytest.mark.parametrize("mode, accumulation, dtype, biases, arch", [
+    ("tensor", 1, "f32", False, "sm_90a"), ("tensor", 3, "f32", False, "sm_90a"), ("tensor", 2, "f32", True, "sm_90"),
+    ("tensor", 2, "bf16", False, "sm_90a"), ("block", 1, "f32", False, "sm_90a"), ("block", 3, "f32", True, "sm_90a"),
+    ("block", 2, "bf16", False, "sm_90a")])
+def test_trains_8_bit_floats_as_the_cpu_does(programs, compiled, host, tmp_path, mode, accumulation, dtype, biases, arch):
     """The GPU's products need transposed codes. With graphs and without, each bit is the same. What the CPU rounds to
     another bf16, in one of 16 cases also has another code, so that losses in bf16 differ as much as by 8-bit floats."""
-    job = fp8_job(accumulation, dtype=dtype, biases=biases)
+    job = fp8_job(accumulation, mode, dtype=dtype, biases=biases)
     programs.run("lmc-run", compiled(job), f"--out={tmp_path / 'cpu'}").ok()
     plan = compiled(job, f"--target=cuda:{arch}")
     explained = json.loads(programs.run("lmc", "explain", plan, "--json").stdout)
     commands = [c for f in explained["functions"] for c in f["commands"]]
-    assert {"transpose", "quantize_transposed"} <= {c["kind"] for c in commands}
+    casts = {"tensor": {"transpose", "quantize_transposed"},
+             "block": {"quantize_rows", "quantize_columns", "quantize_tiles", "quantize_tiles_transposed"}}
+    assert casts[mode] <= {c["kind"] for c in commands}
     assert any(c["kind"] == "gemm" and c["dtype"].startswith("f8") for c in commands)
     gpu = host(plan, seed=1).ok()
     ours, theirs = losses(gpu.out), losses(tmp_path / "cpu")
@@ -146,17 +154,19 @@ def test_trains_8_bit_floats_as_the_cpu_does(programs, compiled, host, tmp_path,
     assert state_of(host(plan, "--no-cuda-graphs", seed=2).ok().out) == state_of(gpu.out)
 
 
+@pytest.mark.parametrize("mode", ["tensor", "block"])
 @pytest.mark.parametrize("accumulation", [1, 3])
-def test_gradients_of_8_bit_floats_are_the_cpus(programs, compiled, host, tmp_path, accumulation):
-    """In f32 both compute the same codes, but where sums in another order lie on both sides of a limit."""
-    job = fp8_job(accumulation, dtype="f32")
+def test_gradients_of_8_bit_floats_are_the_cpus(programs, compiled, host, tmp_path, accumulation, mode):
+    """In f32 both compute the same codes, but where sums in another order lie on both sides of a limit. One such code
+    changes later ones of its token; 8-bit floats themselves change gradients by 0.13."""
+    job = fp8_job(accumulation, mode, dtype="f32")
     programs.run("lmc-run", compiled(job), f"--out={tmp_path / 'cpu'}", "--steps=1",
                  f"--dump-gradients={tmp_path / 'cpu.safetensors'}").ok()
     host(compiled(job, TARGET), "--steps=1", f"--dump-gradients={tmp_path / 'gpu.safetensors'}").ok()
     gpu, cpu = (load_file(tmp_path / f"{name}.safetensors") for name in ("gpu", "cpu"))
     errors = {name: float((gpu[name] - expected).norm() / expected.norm()) for name, expected in cpu.items()}
     print(errors)
-    assert max(errors.values()) < 1e-3
+    assert max(errors.values()) < (1e-3 if mode == "tensor" else 4e-2)
 
 
 def test_attention_by_warpgroups_trains_as_by_mma_sync(programs, compiled, host, tmp_path):

@@ -49,7 +49,7 @@ public:
   }
 
   bool runsAxesAtOnce() const override { return true; }
-  bool multipliesEightBits(StringRef) const override { return true; }
+  bool multipliesEightBits(StringRef, StringRef) const override { return true; }
   void registerPasses() const override { registerCpuPasses(); }
 
   FailureOr<std::unique_ptr<TargetCode>> generate(ModuleOp plan, const TargetConfig &job,

@@ -105,9 +105,11 @@ public:
   int64_t paddedMultiple(DataType dtype) const override { return dtype == DataType::BF16 ? 64 : 1; }
 
   // Tensor cores multiply 8-bit floats from sm_89 on.
-  bool multipliesEightBits(StringRef device) const override {
+  bool multipliesEightBits(StringRef device, StringRef scales) const override {
     const CudaArch *arch = archOf(device);
-    return arch && arch->version >= 89;
+    // cuBLASLt multiplies with scales for blocks of 128 on Hopper only (its manual,
+    // cublasLtMatmul).
+    return arch && (scales == "tensor" ? arch->version >= 89 : arch->version == 90);
   }
   bool needsRowsOfK() const override { return true; }
 

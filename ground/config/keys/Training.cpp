@@ -32,11 +32,14 @@ void Rows::training() {
       choice("fp64", F64),
       "Type of activations and of the weights that GEMMs read. Master weights, main gradients and "
       "moments (see optimizer.type) are f32 with `bf16`. `f64` is for checks.");
-  KEY(training.fp8, choices({"none", "tensor"}),
+  KEY(training.fp8, choices({"none", "tensor", "block"}),
       "Linear layers multiply 8-bit floats: E4M3 forward, E5M2 for the gradient of their results. "
       "`tensor`: a tensor has one scale, a power of two that its own largest value gives "
-      "(torchao's *tensorwise*, Transformer Engine's *current scaling*), so nothing is carried "
-      "from step to step. The head, routers, experts, attention, norms and the optimizer compute "
+      "(torchao's *tensorwise*, Transformer Engine's *current scaling*). `block`: 128 elements of "
+      "a "
+      "row have one, and a weight's 128 x 128 (DeepSeek-V3's recipe, Transformer Engine's "
+      "*Float8BlockScaling*), and gradients are E4M3, too. Nothing is carried from step to step. "
+      "The head, routers, experts, attention, norms and the optimizer compute "
       "as without `fp8`. Master weights, main gradients and all sums stay f32 "
       "([more](fp8.md)).");
   KEY(training.fp8Filter, optional,

@@ -17,15 +17,20 @@ Storage storageOf(plan::DType dtype) {
 }
 
 void ScaledFactor::run() const {
-  uint16_t numberOf[256];
+  float numberOf[256];
   for (int code = 0; code < 256; ++code) {
     const auto bits = static_cast<uint8_t>(code);
-    const float number = format == plan::DType::F8E4M3 ? fromE4M3(bits) : fromE5M2(bits);
-    numberOf[code] = toBFloat16(number * *scale);
+    numberOf[code] = format == plan::DType::F8E4M3 ? fromE4M3(bits) : fromE5M2(bits);
   }
+  const int64_t length = block ? block : columns;
 #pragma omp parallel for schedule(static)
-  for (int64_t i = 0; i < count; ++i)
-    numbers[i] = numberOf[codes[i]];
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t at = 0; at < columns; at += length) {
+      const float scale = scales[row / blockRows * pitchRow + at / length * pitchBlock];
+      const int64_t first = row * columns + at;
+      for (int64_t i = first; i < first + length; ++i)
+        numbers[i] = toBFloat16(numberOf[codes[i]] * scale);
+    }
 }
 
 void GemmCommand::run() const {
@@ -63,15 +68,32 @@ Result<GemmCommand> bindGemm(const plan::Gemm &op, int64_t workspace, HostMemory
   if (op.scale_a() >= 0) {
     shape.input = Storage::BF16;
     auto *numbers = reinterpret_cast<uint16_t *>(memory.address(uint32_t(workspace)));
-    auto add = [&](const char *&factor, uint32_t slice, int32_t scale, int64_t count) {
-      scaled.push_back({memory.slice(slice).dtype(), reinterpret_cast<const uint8_t *>(factor),
-                        reinterpret_cast<const float *>(memory.address(uint32_t(scale))), numbers,
-                        count});
+    // Adds a factor as it is stored, with scales for blocks of rows or of tiles.
+    auto add = [&](const char *&factor, uint32_t slice, int32_t scale, int64_t rows,
+                   int64_t columns, plan::Scaling scaling) {
+      constexpr int64_t kBlock = 128;
+      ScaledFactor &made = scaled.emplace_back(
+          ScaledFactor{memory.slice(slice).dtype(), reinterpret_cast<const uint8_t *>(factor),
+                       reinterpret_cast<const float *>(memory.address(uint32_t(scale))), numbers,
+                       rows, columns});
+      if (scaling != plan::Scaling::Tensor)
+        made.block = kBlock;
+      if (scaling == plan::Scaling::Rows) {
+        made.pitchRow = 1;
+        made.pitchBlock = rows;
+      } else if (scaling == plan::Scaling::Tiles) {
+        made.blockRows = kBlock;
+        made.pitchRow = int64_t(memory.slice(uint32_t(scale)).bytes()) / 4 / (rows / kBlock);
+        made.pitchBlock = 1;
+      }
       factor = reinterpret_cast<const char *>(numbers);
-      numbers += count;
+      numbers += rows * columns;
     };
-    add(a, op.a(), op.scale_a(), shape.m * shape.k);
-    add(b, op.b(), op.scale_b(), shape.k * shape.n);
+    const bool tensor = op.scaling() == plan::Scaling::Tensor;
+    add(a, op.a(), op.scale_a(), shape.transposeA ? shape.k : shape.m,
+        shape.transposeA ? shape.m : shape.k, tensor ? op.scaling() : plan::Scaling::Rows);
+    add(b, op.b(), op.scale_b(), shape.transposeB ? shape.n : shape.k,
+        shape.transposeB ? shape.k : shape.n, op.scaling());
   }
   LMC_LET(gemm, gemms.find(shape));
   return GemmCommand{*gemm,

@@ -12,13 +12,16 @@ Storage storageOf(plan::DType dtype);
 
 // The numbers for which the codes of a factor of 8 bits stand, code * scale, are written to
 // `numbers` as bf16. This is exact for a scale that is a power of two, but where a number is no
-// normal bf16.
+// normal bf16. The factor has `rows` rows of `columns` elements. With `block` = 0 it has one scale.
+// Otherwise `block` elements of row r, of number b from 0, have the scale
+// scales[r / blockRows * pitchRow + b * pitchBlock].
 struct ScaledFactor {
   plan::DType format;
   const uint8_t *codes;
-  const float *scale;
+  const float *scales;
   uint16_t *numbers;
-  int64_t count;
+  int64_t rows, columns;
+  int64_t block = 0, blockRows = 1, pitchRow = 0, pitchBlock = 0;
 
   void run() const;
 };

@@ -164,6 +164,14 @@ Result<void> Product::describe(const ProductShape &of) {
   // cuBLASLt's proposals may depend on whether there are scales. multiply() sets their addresses.
   if (described.isScaled())
     LMC_TRY(check(pointToScales(16, 16)));
+  if (described.scaling != plan::Scaling::Tensor) {
+    const cublasLtMatmulMatrixScale_t rows = CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+    LMC_TRY(
+        set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, described.scaling == plan::Scaling::Rows
+                                                   ? rows
+                                                   : CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F));
+    LMC_TRY(set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, rows));
+  }
   LMC_TRY(layout(first, described.inputB, described.transposeB ? described.n : described.k,
                  described.transposeB ? described.k : described.n));
   LMC_TRY(layout(second, described.input, described.transposeA ? described.k : described.m,
@@ -292,6 +300,7 @@ ProductShape Products::shapeOf(const plan::Plan &plan, const plan::Command &comm
   }
   shape.input = slice(gemm.a()).dtype();
   shape.inputB = slice(gemm.b()).dtype();
+  shape.scaling = gemm.scaling();
   shape.output = slice(gemm.d()).dtype();
   shape.hasBias = gemm.bias() >= 0;
   if (shape.hasBias) {
@@ -328,7 +337,11 @@ public:
         most(residual, shape.m * shape.n, shape.output);
       workspace = std::max(workspace, shape.workspaceBytes);
     }
-    constexpr uint64_t scaleBytes = 256;
+    uint64_t scaleBytes = 256;
+    for (const ProductShape &shape : shapes)
+      if (shape.scaling !=
+          plan::Scaling::Tensor) // the scales of tiles are fewer than those of rows
+        most(scaleBytes, std::max(shape.m, shape.n + 512) * (shape.k / 128 + 4), plan::DType::F32);
     const uint64_t total = a + b + d + bias + residual + workspace + scaleBytes;
     CUdeviceptr at = 0;
     LMC_TRY(gpu.requireFree(total, "to try matrix products"));
@@ -338,11 +351,11 @@ public:
     const CUdeviceptr others = at + a + b + d;
     trial.addresses = {at, at + a, at + a + b, others, others + bias + residual, others + bias};
     trial.addresses.scaleA = trial.addresses.scaleB = at + total - scaleBytes;
+    trial.scaleBytes = scaleBytes;
     trial.inputBytes = a + b;
     trial.biasBytes = bias;
     trial.residualBytes = residual;
-    LMC_TRY(allocatePinned(driver, 2 * kPatternBytes + sizeof(float), "allocate pinned memory",
-                           trial.pattern));
+    LMC_TRY(allocatePinned(driver, 3 * kPatternBytes, "allocate pinned memory", trial.pattern));
     LMC_TRY(allocatePinned(driver, 3 * row, "allocate pinned memory", trial.rows));
     for (Event *event : {&trial.begin, &trial.end})
       LMC_TRY(makeEvent(driver, /*timed=*/true, *event));
@@ -376,18 +389,17 @@ public:
     const plan::DType ofAddends = width == 1 ? plan::DType::BF16 : dtype;
     convertFloats(plan::DType::F64, values.data(), ofAddends, bytes + kPatternBytes,
                   kPatternBytes / byteWidth(ofAddends));
-    const float one = 1;
-    std::memcpy(bytes + 2 * kPatternBytes, &one, sizeof one);
-    LMC_CUDA(*driver,
-             cuMemcpyHtoDAsync(addresses.scaleA, bytes + 2 * kPatternBytes, sizeof one, stream),
-             "copy a scale");
+    const std::vector<double> ones(kPatternBytes / sizeof(float), 1.0);
+    convertFloats(plan::DType::F64, ones.data(), plan::DType::F32, bytes + 2 * kPatternBytes,
+                  ones.size());
     // The pattern has 2^17, 2^18, 2^19 or 2^20 elements. The period is the largest prime number
     // below this size.
     period = width == 8 ? 131071 : width == 4 ? 262139 : width == 2 ? 524287 : 1048573;
     for (auto [to, from, count, step] :
          {std::tuple(addresses.a, bytes, inputBytes, period * width),
           std::tuple(addresses.residual, bytes + kPatternBytes, residualBytes, residualPeriod()),
-          std::tuple(addresses.bias, bytes + kPatternBytes, biasBytes, kPatternBytes)})
+          std::tuple(addresses.bias, bytes + kPatternBytes, biasBytes, kPatternBytes),
+          std::tuple(addresses.scaleA, bytes + 2 * kPatternBytes, scaleBytes, kPatternBytes)})
       for (uint64_t at = 0; at < count; at += step)
         LMC_CUDA(*driver, cuMemcpyHtoDAsync(to + at, from, std::min(step, count - at), stream),
                  "copy random values");
@@ -518,11 +530,12 @@ private:
   Event begin, end;
   ProductAddresses addresses;
   // Random values, of which copies fill the inputs: kPatternBytes for a and b, and as many for the
-  // bias and the residual. Then a scale, 1.
+  // bias and the residual. Then kPatternBytes of scales, all 1.
   PinnedMemory pattern;
   PinnedMemory rows;    // three rows of a result
   static constexpr uint64_t kPatternBytes = 1 << 20;
   uint64_t inputBytes = 0, biasBytes = 0, residualBytes = 0; // inputBytes counts both a and b
+  uint64_t scaleBytes = 0;                                   // a and b have the same scales
   std::vector<double> values;                                // the values of the pattern
   // The elements of a and b repeat after this number of elements. It is a prime number, so that no
   // two rows are equal: an algorithm that confuses rows would otherwise pass the check.
@@ -563,20 +576,23 @@ static std::string nameOf(plan::DType dtype) {
 
 GemmKey Products::keyOf(const ProductShape &shape) const {
   const size_t version = library->cublasLtGetVersion();
-  return {fmt::format("{}, {} multiprocessors, driver for CUDA {}.{}, cuBLASLt {}", gpu.name,
-                      gpu.multiprocessors, driver.version / 1000, driver.version % 1000 / 10,
-                      version),
-          fmt::format(
-              "{}{}>{} {}{}x{}x{}{}{}{}{} align {}/{}/{}/{}{} workspace {}", nameOf(shape.input),
-              shape.inputB == shape.input ? "" : "*" + nameOf(shape.inputB), nameOf(shape.output),
-              shape.batch > 1 ? fmt::format("{} of ", shape.batch) : "", shape.m, shape.n, shape.k,
-              shape.transposeA ? " a^T" : "", shape.transposeB ? " b^T" : "",
-              shape.accumulate ? " +d"
-              : shape.residual ? " +c"
-                               : "",
-              shape.hasBias ? " +bias " + nameOf(shape.bias) : "", shape.alignA, shape.alignB,
-              shape.alignD, shape.alignBias, shape.residual ? fmt::format("/{}", shape.alignC) : "",
-              shape.workspaceBytes)};
+  return {
+      fmt::format("{}, {} multiprocessors, driver for CUDA {}.{}, cuBLASLt {}", gpu.name,
+                  gpu.multiprocessors, driver.version / 1000, driver.version % 1000 / 10, version),
+      fmt::format(
+          "{}{}>{} {}{}x{}x{}{}{}{}{} align {}/{}/{}/{}{} workspace {}", nameOf(shape.input),
+          (shape.inputB == shape.input ? "" : "*" + nameOf(shape.inputB)) +
+              (shape.scaling == plan::Scaling::Tensor ? ""
+               : shape.scaling == plan::Scaling::Rows ? " rows"
+                                                      : " tiles"),
+          nameOf(shape.output), shape.batch > 1 ? fmt::format("{} of ", shape.batch) : "", shape.m,
+          shape.n, shape.k, shape.transposeA ? " a^T" : "", shape.transposeB ? " b^T" : "",
+          shape.accumulate ? " +d"
+          : shape.residual ? " +c"
+                           : "",
+          shape.hasBias ? " +bias " + nameOf(shape.bias) : "", shape.alignA, shape.alignB,
+          shape.alignD, shape.alignBias, shape.residual ? fmt::format("/{}", shape.alignC) : "",
+          shape.workspaceBytes)};
 }
 
 // At most kCandidates proposals are timed, each kRounds times for about kRoundSeconds. A GPU lowers

@@ -27,6 +27,7 @@ struct ProductShape {
   bool residual = false;   // true: another matrix is added to the product
   plan::DType input = plan::DType::F32, output = plan::DType::F32; // of a, and of d
   plan::DType inputB = plan::DType::F32; // of b; another one than a's only if both have 8 bits
+  plan::Scaling scaling = plan::Scaling::Tensor;
   bool hasBias = false;
   plan::DType bias = plan::DType::F32;
   uint32_t alignA = 16, alignB = 16, alignD = 16, alignBias = 16, alignC = 16; // C is the residual
@@ -41,7 +42,7 @@ struct ProductShape {
 // The device addresses of one product's matrices. `workspace` points to workspaceBytes bytes.
 struct ProductAddresses {
   CUdeviceptr a = 0, b = 0, d = 0, bias = 0, workspace = 0, residual = 0;
-  CUdeviceptr scaleA = 0, scaleB = 0; // f32 []
+  CUdeviceptr scaleA = 0, scaleB = 0; // f32, as plan::Scaling says
 };
 
 // A product of one shape, with the algorithm that was chosen for it.

@@ -160,6 +160,23 @@ TEST(FloatConvert, WideningIsExact) {
     }
 }
 
+TEST(FloatConvert, ScalesAreTheSmallestPowersOfTwoThatFit) {
+  for (auto [format, most] :
+       {std::pair(plan::DType::F8E4M3, 448.0f), {plan::DType::F8E5M2, 57344.0f}}) {
+    for (float largest : {0x1p-149f, 0x1p-126f, 1e-30f, 0.7f, 1.0f, 1.75f, 1.7500001f, 447.9f,
+                          448.0f, 448.1f, 57344.0f, 57345.0f, 3e38f}) {
+      const float scale = eightBitScale(largest, format);
+      EXPECT_EQ(std::frexp(scale, std::make_unique<int>().get()), 0.5f) << largest;
+      EXPECT_LE(largest / scale, most);
+      if (scale > 0x1p-126f)
+        EXPECT_GT(largest / (scale / 2), most) << largest;
+    }
+    EXPECT_EQ(eightBitScale(0, format), 0x1p-126f);
+    EXPECT_TRUE(std::isinf(eightBitScale(INFINITY, format)));
+    EXPECT_TRUE(std::isnan(eightBitScale(NAN, format)));
+  }
+}
+
 TEST(FloatConvert, RefusesIntegers) {
   int32_t value = 1;
   float out = 0;

@@ -508,6 +508,56 @@ TEST(PlanFile, ChecksProductsOfEightBits) {
   EXPECT_THAT(opened.error().message, HasSubstr("it has scales for factors of F32"));
 }
 
+// The same with scales for blocks: x [128, 256] by a weight [384, 256] in tiles.
+static std::string withBlocks(const std::function<void(plan::PlanT &, plan::GemmT &)> &change) {
+  PlanBuilder b;
+  plan::GemmT gemm;
+  gemm.m = 128, gemm.n = 384, gemm.k = 256;
+  gemm.a = b.slice(DType::F8E4M3, {128, 256}, 1);
+  gemm.b = b.slice(DType::F8E4M3, {384, 256}, 1);
+  gemm.d = b.slice(DType::BF16, {128, 384}, 1);
+  gemm.scale_a = int(b.slice(DType::F32, {2, 128}, 1));
+  gemm.scale_b = int(b.slice(DType::F32, {3, 4}, 1));
+  gemm.scaling = plan::Scaling::Tiles;
+  gemm.transpose_b = true;
+  const uint32_t workspace = b.slice(DType::BF16, {512, 256}, 1);
+  b.command(gemm);
+  b.plan.functions[0]->commands[0]->workspace = int(workspace);
+  change(b.plan, *b.plan.functions[0]->commands[0]->body.AsGemm());
+  auto opened = b.open();
+  return opened ? std::string() : opened.error().message;
+}
+
+TEST(PlanFile, ChecksScalesOfBlocks) {
+  using testing::HasSubstr;
+  EXPECT_EQ(withBlocks([](auto &, auto &) {}), "");
+  EXPECT_THAT(withBlocks([](auto &, auto &g) { std::swap(g.scale_a, g.scale_b); }),
+              HasSubstr("operand scale_a has 12 elements, not 256"));
+  EXPECT_THAT(withBlocks([](auto &, auto &g) { g.scale_b = -1; }),
+              HasSubstr("operand scale_b does not exist"));
+  EXPECT_THAT(withBlocks([](auto &, auto &g) { g.scale_b = 999; }), HasSubstr("scale_b"));
+  EXPECT_THAT(withBlocks([](auto &p, auto &g) {
+                p.slices[uint32_t(g.scale_b)]->shape = {3, 1};
+                p.slices[uint32_t(g.scale_b)]->bytes = 12;
+              }),
+              HasSubstr("it has 1 scales in a row of tiles, and needs 2"));
+  EXPECT_THAT(withBlocks([](auto &, auto &g) { g.scaling = plan::Scaling::Rows; }),
+              HasSubstr("operand scale_b has 12 elements, not 768"));
+  EXPECT_THAT(withBlocks([](auto &, auto &g) { g.scaling = plan::Scaling(9); }),
+              HasSubstr("it has scales of kind 9"));
+  EXPECT_THAT(withBlocks([](auto &p, auto &g) {
+                p.target = "cuda:sm_90a";
+                p.functions[0]->commands[0]->workspace = -1;
+                p.slices[uint32_t(g.scale_b)]->shape = {3, 2};
+                p.slices[uint32_t(g.scale_b)]->bytes = 24;
+              }),
+              HasSubstr("it has 2 scales in a row of tiles"));
+  EXPECT_THAT(withBlocks([](auto &, auto &g) { g.k = 128, g.m = 256, g.n = 768; }),
+              HasSubstr("operand d has"));
+  EXPECT_THAT(withBlocks([](auto &, auto &g) { g.k = 64, g.m = 512, g.n = 1536; }),
+              HasSubstr("operand d has"));
+}
+
 // A product of 8-bit floats for a GPU, whose rows have k elements.
 static std::string withRowsOfK(const std::function<void(plan::PlanT &, plan::GemmT &)> &change) {
   PlanBuilder b;

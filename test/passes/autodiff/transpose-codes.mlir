@@ -86,3 +86,43 @@ func.func private @odd(%dy: tensor<40x32xf8E5M2>, %s: tensor<f32>, %x: tensor<40
   %dw = lm.scaled_matmul %dy, %x scales %s, %s : (tensor<40x32xf8E5M2>, tensor<40x16xf8E4M3FN>, tensor<f32>, tensor<f32>) -> tensor<32x16xf32> {transpose_a}
   return %dw : tensor<32x16xf32>
 }
+
+// -----
+
+// A weight with scales of tiles is cast once more, transposed.
+lm.variable @t parameter : tensor<256x128xf32> init zeros
+lm.variable @dt input : tensor<128x128xf32> init none
+// CHECK-LABEL: func.func private @tiles.backward(
+// CHECK-SAME:    %[[DY:[^:]*]]: tensor<128x256xf8E4M3FN>, %[[S:[^:]*]]: tensor<2x128xf32>, %[[T:[^:]*]]: tensor<128x256xf8E4M3FN>, %[[ST:[^:]*]]: tensor<1x4xf32>)
+// CHECK-NEXT:    lm.scaled_matmul %[[DY]], %[[T]] scales %[[S]], %[[ST]] : {{.*}} -> tensor<128x128xf32> {tiles, transpose_b}
+func.func private @tiles.backward(%dy: tensor<128x256xf8E4M3FN>, %s: tensor<2x128xf32>, %t: tensor<256x128xf8E4M3FN>, %st: tensor<2x4xf32>) -> tensor<128x128xf32> {
+  %dx = lm.scaled_matmul %dy, %t scales %s, %st : (tensor<128x256xf8E4M3FN>, tensor<256x128xf8E4M3FN>, tensor<2x128xf32>, tensor<2x4xf32>) -> tensor<128x128xf32> {tiles}
+  return %dx : tensor<128x128xf32>
+}
+// CHECK-LABEL: func.func @micro_first
+// CHECK:         %[[W:.*]] = lm.load @t
+// CHECK:         %[[T:.*]], %[[ST:.*]] = lm.quantize_tiles_transposed %[[W]] : (tensor<256x128xf32>) -> (tensor<128x256xf8E4M3FN>, tensor<1x4xf32>)
+// CHECK:         call @tiles.backward(%{{.*}}, %{{.*}}, %[[T]], %[[ST]])
+// KEEP-LABEL:  func.func @micro_first
+// KEEP-DAG:      lm.store %{{.*}}, @t.transposed.codes
+// KEEP-DAG:      lm.store %{{.*}}, @t.transposed.scale
+func.func @micro_first() {
+  %w = lm.load @t : tensor<256x128xf32>
+  %t, %st = lm.quantize_tiles %w : (tensor<256x128xf32>) -> (tensor<256x128xf8E4M3FN>, tensor<2x4xf32>)
+  %dy, %s = func.call @gradient() : () -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>)
+  %dx = func.call @tiles.backward(%dy, %s, %t, %st) : (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>, tensor<256x128xf8E4M3FN>, tensor<2x4xf32>) -> tensor<128x128xf32>
+  lm.store %dx, @dt : tensor<128x128xf32>
+  return
+}
+// KEEP-LABEL:  func.func @micro_last
+// KEEP-NOT:      lm.quantize_tiles
+// KEEP:          lm.load @t.transposed.codes
+func.func @micro_last() {
+  %w = lm.load @t : tensor<256x128xf32>
+  %t, %st = lm.quantize_tiles %w : (tensor<256x128xf32>) -> (tensor<256x128xf8E4M3FN>, tensor<2x4xf32>)
+  %dy, %s = func.call @gradient() : () -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>)
+  %dx = func.call @tiles.backward(%dy, %s, %t, %st) : (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>, tensor<256x128xf8E4M3FN>, tensor<2x4xf32>) -> tensor<128x128xf32>
+  lm.store %dx, @dt : tensor<128x128xf32>
+  return
+}
+func.func private @gradient() -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>)

@@ -52,23 +52,39 @@ template <typename Shape> struct Transpose {
       storeOne(to + i, elements.at[i]);
   }
 
+  // Returns the row and the column of the tile's first element.
+  static __device__ i64 firstRow() { return i64(blockIdx.y) * kTile; }
+  static __device__ int firstColumn() { return int(blockIdx.x) * kTile; }
+  // The thread's squares: word w of four columns, for w = warp(), warp() + kWarps ...
+  static constexpr int kWarps = kThreads / 32, kSquares = kWords / kWarps;
+  static __device__ int lane() { return int(threadIdx.x) % 32; }
+  static __device__ int warp() { return int(threadIdx.x) / 32; }
+
+  // Keeps a square, four words of four rows, in shared memory as word `word` of four columns.
+  static __device__ void keepSquare(const Word (&rows)[4], int word) {
+    u32 *tile = reinterpret_cast<u32 *>(sharedMemory());
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      keep(reinterpret_cast<u8 *>(tile + placeOf(4 * lane() + i, word)),
+           Word{{rows[0].at[i], rows[1].at[i], rows[2].at[i], rows[3].at[i]}});
+  }
+
   // Writes the transpose of the tile. wordOf(row, column) returns four elements of a row.
   template <typename WordOf> static __device__ void run(u8 *y, WordOf wordOf) {
-    u32 *tile = reinterpret_cast<u32 *>(sharedMemory());
-    const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
-    const i64 firstRow = i64(blockIdx.y) * kTile;
-    const int firstColumn = int(blockIdx.x) * kTile;
 #pragma unroll
-    for (int word = warp; word < kWords; word += kThreads / 32) {
+    for (int word = warp(); word < kWords; word += kWarps) {
       Word rows[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        rows[i] = wordOf(firstRow + 4 * word + i, firstColumn + 4 * lane);
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        keep(reinterpret_cast<u8 *>(tile + placeOf(4 * lane + i, word)),
-             Word{{rows[0].at[i], rows[1].at[i], rows[2].at[i], rows[3].at[i]}});
+        rows[i] = wordOf(firstRow() + 4 * word + i, firstColumn() + 4 * lane());
+      keepSquare(rows, word);
     }
+    writeColumns(y);
+  }
+
+  // Writes the columns of the tile, of which keepSquare() has kept all squares, as rows of y.
+  static __device__ void writeColumns(u8 *y) {
+    const u32 *tile = reinterpret_cast<const u32 *>(sharedMemory());
     __syncthreads();
     // Eight threads write a column, 16 elements each; their words have 32 banks.
 #pragma unroll
@@ -84,7 +100,7 @@ template <typename Shape> struct Transpose {
         for (int j = 0; j < 4; ++j)
           elements.at[4 * i + j] = word.at[j];
       }
-      put(y, firstColumn + column, Shape::columns, int(firstRow) + 16 * part, Shape::rows,
+      put(y, firstColumn() + column, Shape::columns, int(firstRow()) + 16 * part, Shape::rows,
           elements, Shape::rows % 16 == 0);
     }
   }

@@ -1,0 +1,59 @@
+// What the programs of casts with a scale for each block share.
+
+namespace blocks {
+
+// Returns the smallest power of two s, 2^-126 or more, with largest / s <= the largest number.
+inline double scaleOf(host::Type type, double largest) {
+  const double most = type == host::Type::F8E4M3 ? 448 : 57344;
+  double scale = 0x1p-126;
+  while (largest / scale > most)
+    scale *= 2;
+  return scale;
+}
+
+inline double rounded(host::Type type, double x) {
+  return type == host::Type::F8E4M3 ? host::roundE4M3(x) : host::roundE5M2(x);
+}
+
+// Makes x a matrix whose blocks have different sizes, and one of them zeros.
+inline void spread(host::Array &x, int64_t columns) {
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const int64_t block = i / columns / 128 * 3 + i % columns / 128;
+    x.set(i, block % 4 == 1 ? 0 : x.at(i) * ldexp(1.0, int(block % 4) * 9 - 20));
+  }
+  x.send();
+}
+
+// Checks a cast of tiles. x has `rows` x `columns` elements, the result, its transpose with `transposed`,
+// rows of `pitch` scales.
+inline void checkTiles(const host::Array &x, host::Array &found, host::Array &foundScales,
+                       int64_t rows, int64_t columns, int64_t pitch, bool transposed,
+                       host::Difference &difference) {
+  const int64_t down = (transposed ? columns : rows) / 128,
+                across = (transposed ? rows : columns) / 128;
+  host::Expected codes, scales;
+  for (int64_t tile = 0; tile < down * pitch; ++tile) {
+    if (tile % pitch >= across) {
+      scales.add(tile, 1);
+      continue;
+    }
+    const int64_t row = tile / pitch * 128, column = tile % pitch * 128;
+    auto at = [&](int64_t i, int64_t j) {
+      return transposed ? x.at((column + j) * columns + row + i)
+                        : x.at((row + i) * columns + column + j);
+    };
+    double largest = 0;
+    for (int64_t i = 0; i < 128; ++i)
+      for (int64_t j = 0; j < 128; ++j)
+        largest = fmax(largest, fabs(at(i, j)));
+    const double scale = scaleOf(found.type, largest);
+    scales.add(tile, scale);
+    for (int64_t i = 0; i < 128; ++i)
+      for (int64_t j : host::sample(128, 16))
+        codes.add((row + i) * across * 128 + column + j, rounded(found.type, at(i, j) / scale));
+  }
+  codes.compare(found, difference);
+  scales.compare(foundScales, difference);
+}
+
+} // namespace blocks

@@ -1,0 +1,203 @@
+// Casts to 8-bit floats with a scale for each block of 128 elements: of a row, of a column (whose codes
+// become a row), or of a tile of 128 x 128. `Shape` has the constants int rows and columns, of x, and
+// a type Format.
+#pragma once
+
+#include "lmc/transpose.cuh"
+
+namespace lmc {
+
+// The 8-bit formats. kExponent: the largest number is 1.75 * 2^kExponent.
+struct FormatE4M3 {
+  static constexpr int kExponent = 8;
+  static __device__ u8 code(float x) { return toE4M3(x).bits; }
+};
+struct FormatE5M2 {
+  static constexpr int kExponent = 15;
+  static __device__ u8 code(float x) { return toE5M2(x).bits; }
+};
+
+// Returns the smallest power of two s, 2^-126 or more, with largest / s <= the largest number of the
+// format; `largest` itself if it is infinite or NaN.
+template <typename Format> __device__ inline float scaleOf(float largest) {
+  const u32 bits = __float_as_uint(largest);
+  if (!(bits < 0x7f800000u))
+    return largest;
+  // Adding this carries into the exponent where the mantissa is above 1.75.
+  const int exponent = int((bits + 0x1fffffu) >> 23) - Format::kExponent;
+  return __uint_as_float(u32(exponent > 1 ? exponent : 1) << 23);
+}
+
+template <typename T, int N> __device__ inline float largestOf(const Vec<T, N> &elements) {
+  float largest = 0;
+#pragma unroll
+  for (int i = 0; i < N; ++i)
+    largest = maximum(fabsf(toReal(elements.at[i])), largest);
+  return largest;
+}
+
+// Returns the largest of the warp's values.
+__device__ inline float largestOfWarp(float value) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2)
+    value = maximum(value, __shfl_xor_sync(0xffffffffu, value, step));
+  return value;
+}
+
+template <typename Format, typename T>
+__device__ inline Vec<u8, 4> encode(const Vec<T, 4> &elements, float inverse) {
+  Vec<u8, 4> codes;
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    codes.at[i] = Format::code(toReal(elements.at[i]) * inverse);
+  return codes;
+}
+
+// A warp has 128 elements of a row. Grid: blocks of a row (x), and groups of 8 rows (y); 256 threads.
+template <typename Shape, typename T>
+__device__ void quantizeRows(const T *x, u8 *codes, float *scales) {
+  using Format = typename Shape::Format;
+  const int lane = int(threadIdx.x) % 32;
+  const i64 row = i64(blockIdx.y) * 8 + int(threadIdx.x) / 32;
+  if (row >= Shape::rows)
+    return;
+  const i64 at = row * Shape::columns + int(blockIdx.x) * 128 + 4 * lane;
+  const Vec<T, 4> elements = load<4>(x + at);
+  const float scale = scaleOf<Format>(largestOfWarp(largestOf(elements)));
+  store<4>(codes + at, encode<Format>(elements, 1.0f / scale));
+  if (lane == 0)
+    storeOne(scales + i64(blockIdx.x) * Shape::rows + row, scale);
+}
+
+// As transpose(), with kSharedBytes + 4 KiB of shared memory.
+template <typename Shape, typename T>
+__device__ void quantizeColumns(const T *x, u8 *codes, float *scales) {
+  using Tile = Transpose<Shape>;
+  using Format = typename Shape::Format;
+  Vec<T, 4> elements[Tile::kSquares][4];
+  float largest[4] = {};
+#pragma unroll
+  for (int square = 0; square < Tile::kSquares; ++square)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int word = Tile::warp() + square * Tile::kWarps;
+      elements[square][i] = Tile::elementsAt(x, Tile::firstRow() + 4 * word + i,
+                                             Tile::firstColumn() + 4 * Tile::lane());
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+        largest[j] = maximum(fabsf(toReal(elements[square][i].at[j])), largest[j]);
+    }
+  // Of each warp: the largest elements of 128 columns.
+  float *all = reinterpret_cast<float *>(sharedMemory() + Tile::kSharedBytes);
+  keep<4>(all + Tile::warp() * Tile::kTile + 4 * Tile::lane(),
+          Vec<float, 4>{{largest[0], largest[1], largest[2], largest[3]}});
+  __syncthreads();
+  float inverse[4];
+#pragma unroll
+  for (int j = 0; j < 4; ++j)
+    largest[j] = 0;
+#pragma unroll
+  for (int warp = 0; warp < Tile::kWarps; ++warp) {
+    const Vec<float, 4> other = kept<4>(all + warp * Tile::kTile + 4 * Tile::lane());
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      largest[j] = maximum(other.at[j], largest[j]);
+  }
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const float scale = scaleOf<Format>(largest[j]);
+    inverse[j] = 1.0f / scale;
+    const int column = Tile::firstColumn() + 4 * Tile::lane() + j;
+    if (Tile::warp() == 0 && column < Shape::columns)
+      storeOne(scales + i64(blockIdx.y) * Shape::columns + column, scale);
+  }
+#pragma unroll
+  for (int square = 0; square < Tile::kSquares; ++square) {
+    typename Tile::Word rows[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+        rows[i].at[j] = Format::code(toReal(elements[square][i].at[j]) * inverse[j]);
+    Tile::keepSquare(rows, Tile::warp() + square * Tile::kWarps);
+  }
+  Tile::writeColumns(codes);
+}
+
+// Returns the largest of the thread block's values. `all` is shared memory, float [8].
+__device__ inline float largestOfBlock(float value, float *all) {
+  value = largestOfWarp(value);
+  if (threadIdx.x % 32 == 0)
+    keep<1>(all + threadIdx.x / 32, Vec<float, 1>{{value}});
+  __syncthreads();
+  value = 0;
+#pragma unroll
+  for (int warp = 0; warp < 8; ++warp)
+    value = maximum(kept<1>(all + warp).at[0], value);
+  return value;
+}
+
+// Stores the scale of tile `at` of a row of `tiles` tiles. The last tile of a row also fills what no tile
+// has, up to `pitch`.
+__device__ inline void storeScale(float *row, float scale, int at, int tiles, int pitch) {
+  const int place = at + int(threadIdx.x), end = at + 1 == tiles ? pitch : at + 1;
+  if (place < end)
+    storeOne(row + place, threadIdx.x == 0 ? scale : 1.0f);
+}
+
+// A thread block has a tile. Grid: tiles across (x) and down (y); 256 threads, 128 bytes of shared memory.
+template <typename Shape, typename T>
+__device__ void quantizeTiles(const T *x, u8 *codes, float *scales) {
+  using Format = typename Shape::Format;
+  constexpr int kWarps = 8, kRows = 128 / kWarps;
+  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+  const i64 first = (i64(blockIdx.y) * 128 + warp) * Shape::columns + int(blockIdx.x) * 128 + 4 * lane;
+  constexpr i64 kStep = i64(kWarps) * Shape::columns;
+  Vec<T, 4> elements[kRows];
+  float largest = 0;
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+    elements[i] = load<4>(x + first + i * kStep);
+    largest = maximum(largestOf(elements[i]), largest);
+  }
+  const float scale =
+      scaleOf<Format>(largestOfBlock(largest, reinterpret_cast<float *>(sharedMemory())));
+#pragma unroll
+  for (int i = 0; i < kRows; ++i)
+    store<4>(codes + first + i * kStep, encode<Format>(elements[i], 1.0f / scale));
+  storeScale(scales + i64(blockIdx.y) * Shape::pitch, scale, int(blockIdx.x), Shape::columns / 128,
+             Shape::pitch);
+}
+
+// The same of the transpose, as transpose(), with kSharedBytes + 128 bytes of shared memory.
+template <typename Shape, typename T>
+__device__ void quantizeTilesTransposed(const T *x, u8 *codes, float *scales) {
+  using Tile = Transpose<Shape>;
+  using Format = typename Shape::Format;
+  Vec<T, 4> elements[Tile::kSquares][4];
+  float largest = 0;
+#pragma unroll
+  for (int square = 0; square < Tile::kSquares; ++square)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int word = Tile::warp() + square * Tile::kWarps;
+      elements[square][i] = Tile::elementsAt(x, Tile::firstRow() + 4 * word + i,
+                                             Tile::firstColumn() + 4 * Tile::lane());
+      largest = maximum(largestOf(elements[square][i]), largest);
+    }
+  const float scale = scaleOf<Format>(largestOfBlock(
+      largest, reinterpret_cast<float *>(sharedMemory() + Tile::kSharedBytes)));
+#pragma unroll
+  for (int square = 0; square < Tile::kSquares; ++square) {
+    typename Tile::Word rows[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      rows[i] = encode<Format>(elements[square][i], 1.0f / scale);
+    Tile::keepSquare(rows, Tile::warp() + square * Tile::kWarps);
+  }
+  Tile::writeColumns(codes);
+  storeScale(scales + i64(blockIdx.x) * Shape::pitch, scale, int(blockIdx.y), Shape::rows / 128,
+             Shape::pitch);
+}
+
+} // namespace lmc
