@@ -369,6 +369,9 @@ class Pack:
                   ("llama1b MBS 32 GAS 1", "llama1b", "llama1b", llama1b(32), None),
                   ("llama1b MBS 64 GAS 1, twice", "llama1b", "llama1b", llama1b(64), None),
                   ("mistral MBS 1 GAS 4", "mistral", "mistral-7b", mistral(self.layers_that_fit()), None)]
+        for mode in smoke_jobs.eight_bits(self.arch):
+            wanted.append((f"fp8 {mode}, llama1b MBS 16 GAS 1", f"llama1b-fp8-{mode}", "llama1b",
+                           {**llama1b(16), "training.fp8": mode}, None))
         if self.arch == "sm_90a":
             wanted.insert(1, ("llama1b MBS 16 GAS 1, attention by mma.sync", "llama1b", "llama1b", llama1b(16), "sm_90"))
         jobs = [self.trains(*job[:4], [], "steps", job[4]) for job in wanted]

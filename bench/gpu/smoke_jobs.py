@@ -40,8 +40,25 @@ SMOKE = (
                                  "distributed.expert_capacity": 1.25}, 1e-4),
     ("experts16", "test-mixtral", {**SMALL, **BF16, "model.num_hidden_layers": 1}, 0.3),
 )
+# Jobs with products of 8-bit floats. A code that differs by one differs by up to an eighth.
+FP8 = (
+    ("fp8-tensor", "test-tiny", {**LLAMA, "training.fp8": "tensor"}, 0.2),
+    ("fp8-block", "test-tiny", {**LLAMA, "training.fp8": "block", "model.hidden_size": 128,
+                                "model.intermediate_size": 128, "model.num_attention_heads": 2,
+                                "model.num_key_value_heads": 2, "model.num_hidden_layers": 1,
+                                "training.sequence_length": 128}, 0.2),
+)
 TRAINED = ("f32", "heads64")  # whose step is also compared by its loss
 NCCL = "nccl"  # the plan of f32, with sums over its one rank
+
+
+def eight_bits(arch: str) -> tuple:
+    """Returns the values of training.fp8 that an architecture computes."""
+    return () if arch == "sm_80" else ("tensor", "block") if arch.startswith("sm_90") else ("tensor",)
+
+
+def jobs_of(arch: str) -> tuple:
+    return SMOKE + tuple(job for job in FP8 if job[2]["training.fp8"] in eight_bits(arch))
 
 
 def stand_in(build, arch: str) -> dict:
@@ -99,7 +116,7 @@ def smoke(pack, pool) -> list:
         array("H", (chance.randrange(WORDS) for _ in range(TOKENS))).tofile(file)
     # A plan that takes long comes first.
     return [pool.submit(compile_and_record, pack, arch, *job) for arch in pack.archs
-            for job in sorted(SMOKE, key=lambda job: job[0] not in ("heads64", "muon"))]
+            for job in sorted(jobs_of(arch), key=lambda job: job[0] not in ("heads64", "muon"))]
 
 
 def finish(pack, futures: list) -> None:

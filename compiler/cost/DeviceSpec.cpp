@@ -63,7 +63,8 @@ std::vector<std::pair<const char *, Keys>> sectionsOf(DeviceSpec &spec) {
           {"peak",
            {{"bf16", &spec.peak[size_t(DataType::BF16)], 1, kMaxRate},
             {"f32", &spec.peak[size_t(DataType::F32)], 1, kMaxRate},
-            {"f64", &spec.peak[size_t(DataType::F64)], 1, kMaxRate}}},
+            {"f64", &spec.peak[size_t(DataType::F64)], 1, kMaxRate},
+            {"fp8", &spec.peakFp8, 1, kMaxRate, false}}},
           {"vector", {{"flops", &spec.vectorFlops, 1, kMaxRate}}},
           {"clock", {{"hertz", &spec.clock, 1, 1e12}, {"alone", &spec.clockAlone, 1, 1e12, false}}},
           {"launch", {{"seconds", &spec.launchSeconds, 0, kMaxSeconds}}}};
@@ -260,7 +261,7 @@ private:
     const toml::table *gemm = section(root, "gemm", "gemm");
     if (!gemm)
       return;
-    if (!fields(*gemm, "gemm", {workspaceOf(spec)}, {"bf16", "f32", "f64"}))
+    if (!fields(*gemm, "gemm", {workspaceOf(spec)}, {"bf16", "f32", "f64", "fp8"}))
       return;
     const GemmModel *first = nullptr;
     DataType firstType = DataType::BF16;
@@ -285,6 +286,14 @@ private:
         continue;
       model = *first;
       model.sustained *= spec.peakOf(known.dtype) / spec.peakOf(firstType);
+    }
+    spec.gemmFp8 = spec.gemm[size_t(DataType::BF16)];
+    if (const toml::table *table = section(*gemm, "fp8", "gemm.fp8", false)) {
+      if (spec.peakFp8 <= 0)
+        return diagnostics.error(at(table->source()), "[gemm.fp8] needs the key fp8 in [peak]");
+      fields(*table, "gemm.fp8", keysOf(spec.gemmFp8));
+    } else if (spec.peakFp8 > 0) {
+      spec.gemmFp8.sustained *= spec.peakFp8 / spec.peakOf(DataType::BF16);
     }
   }
 
@@ -514,6 +523,8 @@ std::string deviceSpecToml(DeviceSpec spec, const std::string &header,
   for (const auto &[name, dtype] : kDataTypeNames)
     to.section(fmt::format("gemm.{}", name), keysOf(spec.gemm[size_t(dtype)]),
                keysOf(defaults.gemm[size_t(dtype)]));
+  if (spec.peakFp8 > 0)
+    to.section("gemm.fp8", keysOf(spec.gemmFp8), keysOf(defaults.gemmFp8));
   to.list("attention", spec.attention);
   to.list("swiglu", spec.swiglu);
   for (bool isBetweenNodes : {false, true})

@@ -82,6 +82,7 @@ struct DeviceSpec {
 
   // Dense FLOP/s, by DataType. MFU is relative to this peak.
   std::array<double, 3> peak{};
+  double peakFp8 = 0; // the same of products of 8-bit floats; 0: the device has none
   // FLOP/s of generated kernels; a function such as exp counts as one operation.
   double vectorFlops = 0;
   // The clock of a GPU's SMs in Hz, 0 for other devices. `clock` is the clock in a training step,
@@ -90,6 +91,7 @@ struct DeviceSpec {
   double launchSeconds = 0; // time from the end of a command to the start of the next
 
   std::array<GemmModel, 3> gemm;         // indexed by DataType
+  GemmModel gemmFp8; // of products of 8-bit floats; those of bf16 without peakFp8
   // The maximum number of bytes of scratch memory for a matrix product on a GPU. The default is
   // NVIDIA's recommendation for Hopper (cuBLAS documentation, cublasSetWorkspace).
   uint64_t gemmWorkspaceBytes = uint64_t(32) << 20;

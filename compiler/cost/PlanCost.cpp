@@ -16,8 +16,8 @@
 
 namespace lmc::cost {
 
-// Products of 8-bit floats, which only a CPU computes yet, are priced as the products in bf16 that
-// it makes of them, without the time in which it makes bf16 of the codes.
+// A CPU makes products in bf16 of those of 8-bit floats. The time in which it makes bf16 of the
+// codes has no price.
 static DataType dataType(plan::DType dtype) {
   switch (dtype) {
   case plan::DType::F64:
@@ -86,6 +86,7 @@ public:
         if (!work.unalignedRow && !isAligned(matrix, row))
           work.unalignedRow = row;
     work.batch = int64_t(op.batch());
+    work.eightBits = op.scale_a() >= 0;
     return work;
   }
   Work operator()(const plan::LinearSwiglu &op) const {

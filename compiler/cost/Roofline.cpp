@@ -46,15 +46,15 @@ Estimate roofline(double computeSeconds, Bound unit, double flops, double bytes,
 // With `uneven`, m is the mean number of rows of many products. The last tile of each product is
 // half empty on average. So m rows take max(1, m / tileRows + 1 / 2) tiles, not ceil(m / tileRows).
 Estimate estimate(const GemmWork &work, const DeviceSpec &spec) {
-  const GemmModel &model = spec.gemm[size_t(work.input)];
+  const GemmModel &model = work.eightBits ? spec.gemmFp8 : spec.gemm[size_t(work.input)];
+  const double width = work.eightBits ? 1 : double(elementBytes(work.input));
   double m = double(work.m), n = double(work.n), k = double(work.k), batch = double(work.batch);
   const double rowTiles = work.uneven ? std::max(1.0, m / double(model.tileRows) + 0.5)
                                       : std::ceil(m / double(model.tileRows));
   const int64_t maxSplits = work.experts ? 1 : model.maxSplits;
   double tiles = batch * rowTiles * std::ceil(n / double(model.tileColumns));
   double tileRate = model.sustained / double(model.units); // FLOP/s of a unit
-  double bytes = batch * (double(elementBytes(work.input)) * (m * k + k * n) +
-                          double(elementBytes(work.output)) * m * n);
+  double bytes = batch * (width * (m * k + k * n) + double(elementBytes(work.output)) * m * n);
   bytes += double(work.zeros) * double(elementBytes(work.output)) * m * n;
   double best = INFINITY;
   for (int64_t splits = 1; splits <= maxSplits; splits *= 2) {

@@ -38,6 +38,8 @@ struct GemmWork {
   int64_t batch = 1;
   bool experts = false; // true: products of experts; `batch` is the number of experts with rows
   bool uneven = false;  // true if m is the mean over products with different numbers of rows
+  // True if the factors are 8-bit floats. `input` is then the dtype of a CPU's product.
+  bool eightBits = false;
   int64_t zeros = 0;    // number of matrices d that are set to zero: their experts have no rows
 };
 

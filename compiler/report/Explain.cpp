@@ -2,6 +2,7 @@
 
 #include "compiler/analysis/Fusion.h"
 #include "compiler/analysis/Memory.h"
+#include "compiler/cost/EightBits.h"
 #include "compiler/cost/PlanCost.h"
 #include "compiler/kernels/Target.h"
 #include "compiler/report/Fields.h"
@@ -612,6 +613,12 @@ json lmc::explainJson(const plan::Plan &plan, const cost::DeviceSpec &spec) {
                                       {"step_seconds", same.stepSeconds},
                                       {"ratio", same.stepSeconds / cost.stepSeconds}};
   }
+  if (const auto forecast = cost::eightBitsForecast(plan, *model, cost))
+    report["cost"]["fp8"] = {{"products_seconds", forecast->products},
+                             {"fp8_products_seconds", forecast->eightBits},
+                             {"casts_seconds", forecast->casts},
+                             {"step_seconds", forecast->stepSeconds},
+                             {"ratio", cost.stepSeconds / forecast->stepSeconds}};
   report["comm"] = commReport(plan, cost, overlapOf(plan, report.value("overlap", json())));
   report["job"] = jobReport(plan, cost);
   report["functions"] = functionsReport(plan, cost);

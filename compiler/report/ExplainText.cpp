@@ -372,6 +372,15 @@ public:
           "  if all tokens chose the same {} expert(s), a step would take {}, {:.2f} times as long",
           number(same["experts"]), secondsOf(same["step_seconds"]), number(same["ratio"]));
     }
+    if (cost.contains("fp8")) {
+      const json &fp8 = cost["fp8"];
+      line("  with training.fp8 = \"tensor\" a step would take {}, {:.2f} times the rate: products "
+           "of "
+           "layers {} and not {}, casts {} (no rate of 8-bit floats is measured)",
+           secondsOf(fp8["step_seconds"]), number(fp8["ratio"]),
+           secondsOf(fp8["fp8_products_seconds"]), secondsOf(fp8["products_seconds"]),
+           secondsOf(fp8["casts_seconds"]));
+    }
     double step = std::max(1e-30, number(cost["step_seconds"]));
     line("  function          runs       each  of the step");
     for (const json &function : cost["functions"])

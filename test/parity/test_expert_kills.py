@@ -1,4 +1,5 @@
-"""A sparse model that is killed at drawn moments, and goes on each time, is bit for bit the one that never stopped."""
+"""A model that is killed at drawn moments, and goes on each time, is bit for bit the one that never stopped: sparse ones, and
+one whose products are of 8-bit floats, whose scales are no state."""
 
 import json
 import os
@@ -17,7 +18,7 @@ from test_background_saves import AT_ONCE, kill_run, starts, wait_for_lock
 from test_dots1 import BIAS, Dots1
 from test_experts import with_settings
 
-KILLS = max(1, int(os.environ.get("LMC_KILLS", 20)) // 4)  # of each of the four cases
+KILLS = max(1, int(os.environ.get("LMC_KILLS", 20)) // 4)  # of each of the cases
 STEPS = 60
 LAST = 45  # the last step at which a kill is planned
 LONGEST = 5  # steps from a start to its kill
@@ -32,7 +33,9 @@ OLMOE = Job(
 )
 # Each step moves the bias of each router by `router_bias_update_speed`, up or down: no optimizer's moment knows it.
 DOTS1 = with_settings(replace(OLMOE, model=Dots1(num_hidden_layers=2)), optimizer={"router_bias_update_speed": 0.01})
-JOBS = {"olmoe": OLMOE, "dots1": DOTS1}
+EIGHT_BITS = with_settings(replace(OLMOE, model=Model(tie_word_embeddings=True), compute_dtype="bf16"),
+                           training={"fp8": "tensor"})
+JOBS = {"olmoe": OLMOE, "dots1": DOTS1, "fp8": EIGHT_BITS}
 
 
 def lines(file) -> int:
@@ -80,9 +83,9 @@ def trained(out) -> dict[int, float]:
 
 
 @pytest.mark.parametrize("family, ranks, optimizer", [
-    ("olmoe", 1, "adamw8bit"), ("olmoe", 2, "adamw"), ("dots1", 1, "adamw"), ("dots1", 2, "adamw8bit")])
+    ("olmoe", 1, "adamw8bit"), ("olmoe", 2, "adamw"), ("dots1", 1, "adamw"), ("dots1", 2, "adamw8bit"), ("fp8", 2, "adamw")])
 def test_kills_at_drawn_moments_change_no_bit(programs, compiled, tmp_path, family, ranks, optimizer):
-    """LMC_KILLS: how often, over the four cases. Another number draws other moments."""
+    """LMC_KILLS: how often, over four cases. Another number draws other moments."""
     job = with_settings(JOBS[family], optimizer={"type": optimizer})
     if ranks == 2:
         job = with_settings(job, distributed={"devices_per_node": 2, "strategy": "zero3"})

@@ -55,7 +55,7 @@ def run(session) -> Report:
     rates = {row["item"]: row["tokens_per_second"] for row in report.rows if "tokens_per_second" in row}
     first = next(iter(jobs))
     for item, rate in rates.items():
-        if item != first and first in rates and item.startswith("llama1b"):
+        if item != first and first in rates and item.startswith(("llama1b", "fp8")):
             report.notes.append(f"{item}: {rate / rates[first]:.3f} times the tokens/s of {first}")
     # A session may run the section in parts.
     session.losses.update({row["item"]: row["loss"] for row in report.rows if "loss" in row})

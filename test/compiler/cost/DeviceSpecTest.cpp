@@ -87,6 +87,23 @@ TEST(DeviceSpec, TheWorkspaceOfProductsIsASize) {
   EXPECT_EQ(spec->gemmWorkspaceBytes, 4ull << 20);
 }
 
+TEST(DeviceSpec, ProductsOfEightBitsAreOptional) {
+  auto without = parseDeviceSpec(kSpec, "toy.toml");
+  ASSERT_TRUE(without) << without.error().message;
+  EXPECT_EQ(without->peakFp8, 0);
+  EXPECT_EQ(without->gemmFp8.sustained, 16e11); // as in bf16
+  auto scaled = parseDeviceSpec(replaced("f64 = 5e11", "f64 = 5e11\nfp8 = 5e12"), "toy.toml");
+  ASSERT_TRUE(scaled) << scaled.error().message;
+  EXPECT_EQ(scaled->gemmFp8.sustained, 40e11);
+  const std::string own = "\n[gemm.fp8]\nsustained = 3e12\ntile_rows = 8\ntile_columns = 8\nunits "
+                          "= 4\nfixed_depth = 0\n";
+  auto given = parseDeviceSpec(replaced("f64 = 5e11", "f64 = 5e11\nfp8 = 5e12") + own, "toy.toml");
+  ASSERT_TRUE(given) << given.error().message;
+  EXPECT_EQ(given->gemmFp8.sustained, 3e12);
+  EXPECT_EQ(given->gemmFp8.tileRows, 8);
+  EXPECT_THAT(errorOf(kSpec + own), HasSubstr("[gemm.fp8] needs the key fp8 in [peak]"));
+}
+
 TEST(DeviceSpec, TheClockOfAKernelAloneIsOptional) {
   const std::string gpu = replaced("arch = \"cpu\"", "arch = \"sm_90a\"") + "[clock]\nhertz = 1.5e9\n";
   auto without = parseDeviceSpec(gpu, "toy.toml");

@@ -45,6 +45,18 @@ TEST(Roofline, AGemmOfWholeWavesRunsAtTheSustainedRate) {
   EXPECT_DOUBLE_EQ(e.bytes, 2.0 * (1024 * 4096 * 2 + 1024 * 1024));
 }
 
+TEST(Roofline, FactorsOfEightBitsHaveARateOfTheirOwnAndHalfTheBytes) {
+  DeviceSpec spec = toy();
+  spec.gemmFp8 = spec.gemm[size_t(DataType::BF16)];
+  spec.gemmFp8.sustained *= 2;
+  GemmWork work{1024, 1024, 4096};
+  work.eightBits = true;
+  const Estimate e = estimate(work, spec), wide = estimate(GemmWork{1024, 1024, 4096}, spec);
+  EXPECT_DOUBLE_EQ(e.seconds, wide.seconds / 2);
+  EXPECT_DOUBLE_EQ(e.flops, wide.flops);
+  EXPECT_DOUBLE_EQ(e.bytes, 1024 * 4096 * 2 + 2.0 * 1024 * 1024);
+}
+
 // Four products of one tile keep the units as busy as one of four tiles does.
 TEST(Roofline, ABatchOfGemmsSharesTheUnits) {
   GemmWork batch{128, 128, 65536};
