@@ -9,7 +9,7 @@ list in words; `test/parity/test_gpu.py` compares the two.
 NEXT = (
     ("instructions", "ceilings", "^instructions$", 25),
     ("smoke", "smoke", "", 29),
-    ("power", "power", "", 100),
+    ("power", "power", "", 80),
     ("attention", "attention", "MBS 16, 2048|Llama 3 8B|heads of 256", 70),
     ("products", "products", "", 60),
     ("streams", "streams", "", 75),
@@ -19,5 +19,5 @@ NEXT = (
     ("experts", "experts", "lmc bench", 45),
     ("larger steps", "steps", "mistral|MBS 64", 60),
     ("sanitizers", "kernels", "check small-(attention|attention_grad_keys|linear_cross_entropy_grad|long_rows|rms_norm)$",
-     70),
+     50),
 )

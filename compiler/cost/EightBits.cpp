@@ -1,90 +1,121 @@
 #include "compiler/cost/EightBits.h"
 
 #include "ground/plan/Operands.h"
+#include "ground/plan/Steps.h"
+
+#include <map>
 
 namespace lmc::cost {
 namespace {
 
-// A matrix product, d [m, n] = a [m, k] b [k, n], of a linear layer or of its gradients.
-struct LinearProduct {
-  const plan::Gemm *product;
-  bool isBackward, isWeightGradient;
-};
+class Forecaster {
+public:
+  Forecaster(const plan::Plan &plan, const CostModel &model) : plan(plan), model(model) {
+    for (const plan::Function *function : *plan.functions())
+      for (const plan::Command *command : *function->commands()) {
+        const plan::Gemm *product = plan::productOf(*command);
+        hasEightBits |= product && product->scale_a() >= 0;
+        if (const plan::Route *route = command->body_as_Route())
+          experts = route->count();
+        // The first product of a layer is one of the forward pass.
+        if (isLinear(*command) && !rowsOfWeights)
+          rowsOfWeights = product->transpose_b();
+        const plan::Collective *collective = command->body_as_Collective();
+        gathersWeights |= collective && collective->kind() == plan::CollectiveKind::AllGather &&
+                          command->layer() >= 0 && collective->axis() != plan::Axis::Expert;
+      }
+  }
 
-// Returns the product that a layer's command computes, if tensor cores could compute it of 8-bit
-// floats.
-std::optional<LinearProduct> linearOf(const plan::Plan &plan, const plan::Command &command) {
-  const plan::Gemm *product = plan::productOf(command);
-  if (!product || command.layer() < 0 || product->batch() != 1 ||
-      plan.slices()->Get(product->a())->dtype() != plan::DType::BF16)
-    return std::nullopt;
-  for (uint64_t extent : {product->m(), product->n(), product->k()})
-    if (extent % 16 != 0)
+  std::optional<EightBitsForecast> run() {
+    if (hasEightBits || !rowsOfWeights)
       return std::nullopt;
-  return LinearProduct{product, command.backward(), product->transpose_a()};
-}
+    for (const plan::Function *function : *plan.functions()) {
+      const uint64_t runs = plan::runsPerStep(function->name()->string_view(),
+                                              plan.batch()->gradient_accumulation_steps());
+      const bool isFirst = runs > 0 && forecast.products == 0; // it casts the weights of a step
+      for (const plan::Command *command : *function->commands())
+        if (runs > 0 && isLinear(*command))
+          reprice(*command, double(runs), isFirst || gathersWeights);
+    }
+    const Reprice add = [&](const plan::Command &command, Estimate &estimate) {
+      if (const auto found = added.find(&command); found != added.end())
+        estimate.seconds += found->second;
+    };
+    forecast.stepSeconds = planCost(plan, model, Routing::Balanced, add).stepSeconds;
+    return forecast;
+  }
 
-// Returns the work of a kernel that reads and writes so many bytes of each of `elements` elements.
-KernelWork moving(double elements, double read, double written) {
-  return {read * elements, written * elements, 0};
-}
+private:
+  // Returns true for a product of a linear layer, or of its gradients, that training.fp8 would
+  // change.
+  bool isLinear(const plan::Command &command) const {
+    const plan::Gemm *product = plan::productOf(command);
+    if (!product || command.layer() < 0 || product->batch() != 1 ||
+        plan.slices()->Get(product->a())->dtype() != plan::DType::BF16)
+      return false;
+    for (uint64_t extent : {product->m(), product->n(), product->k()})
+      if (extent % 16 != 0 || extent == experts) // a product of a router
+        return false;
+    return true;
+  }
+
+  // Notes how much longer a product and its casts take.
+  void reprice(const plan::Command &command, double runs, bool castsWeight) {
+    const plan::Gemm &product = *plan::productOf(command);
+    const Work work = workOf(plan, command);
+    double now = 0, rows = 0; // rows: of the SwiGLU behind a product
+    for (const Estimate &part : model.kernels(work))
+      now += part.seconds;
+    GemmWork eightBits;
+    if (const auto *swiglu = std::get_if<SwigluWork>(&work)) {
+      eightBits = swiglu->product;
+      rows = estimate(swiglu->rows, model.spec).seconds;
+    } else {
+      eightBits = std::get<GemmWork>(work);
+    }
+    eightBits.eightBits = true;
+    const double then = model.gemm(eightBits).seconds, casts = castsOf(product, castsWeight);
+    added[&command] = then + rows + casts - now;
+    forecast.products += runs * (now - rows);
+    forecast.eightBits += runs * then;
+    forecast.casts += runs * casts;
+  }
+
+  // Returns the seconds of the casts and transposes that a product needs. d [m, n] = a [m, k] b [k,
+  // n].
+  double castsOf(const plan::Gemm &product, bool castsWeight) const {
+    const double m = double(product.m()), n = double(product.n()), k = double(product.k());
+    auto moving = [&](double elements, double read, double written) {
+      return estimate(KernelWork{read * elements, written * elements, 0}, model.spec).seconds;
+    };
+    // The gradient of a weight: the gradient of the result was cast for the other gradient. The
+    // input is cast again, and transposed. It is b, or a if weights are stored as [in, out].
+    if (product.transpose_a()) {
+      const double x = *rowsOfWeights ? n * k : m * k;
+      return moving(x, 2, 1) + moving(x, 1, 1);
+    }
+    // Forward, or computed again: the input. A weight and its transpose are cast once a step, and
+    // not again for the backward pass, unless they are gathered.
+    if (product.transpose_b() == *rowsOfWeights)
+      return moving(m * k, 2, 1) + (castsWeight ? moving(n * k, 2, 2) : 0);
+    return moving(m * k, 2, 2); // the gradient of the result, and its transpose
+  }
+
+  const plan::Plan &plan;
+  const CostModel &model;
+  std::optional<bool> rowsOfWeights; // true: weights are [out, in]
+  bool hasEightBits = false, gathersWeights = false;
+  uint64_t experts = 0; // 0: none
+  std::map<const plan::Command *, double> added;
+  EightBitsForecast forecast;
+};
 
 } // namespace
 
-std::optional<EightBitsForecast> eightBitsForecast(const plan::Plan &plan, const CostModel &model,
-                                                   const PlanCost &cost) {
+std::optional<EightBitsForecast> eightBitsForecast(const plan::Plan &plan, const CostModel &model) {
   if (model.spec.peakFp8 <= 0 || plan.compute_dtype() != plan::DType::BF16)
     return std::nullopt;
-  EightBitsForecast forecast;
-  bool hasWeights = true; // true until the casts of the weights are counted: once a step
-  for (size_t f = 0; f < cost.functions.size(); ++f) {
-    const plan::Function &function = *plan.functions()->Get(unsigned(f));
-    const auto runs = double(cost.functions[f].runsPerStep);
-    bool hasProducts = false;
-    for (size_t c = 0; runs > 0 && c < function.commands()->size(); ++c) {
-      const plan::Command &command = *function.commands()->Get(unsigned(c));
-      if (const plan::Gemm *product = plan::productOf(command); product && product->scale_a() >= 0)
-        return std::nullopt;
-      const std::optional<LinearProduct> linear = linearOf(plan, command);
-      if (!linear)
-        continue;
-      hasProducts = true;
-      Work work = workOf(plan, command);
-      auto seconds = [&] {
-        double sum = 0;
-        for (const Estimate &part : model.kernels(work))
-          sum += part.seconds;
-        return sum;
-      };
-      forecast.products += runs * seconds();
-      GemmWork *product = std::get_if<GemmWork>(&work);
-      if (SwigluWork *both = std::get_if<SwigluWork>(&work))
-        product = &both->product;
-      product->eightBits = true;
-      forecast.eightBits += runs * seconds();
-      const double m = double(product->m), n = double(product->n), k = double(product->k);
-      auto cast = [&](double times, const KernelWork &moved) {
-        forecast.casts += times * estimate(moved, model.spec).seconds;
-      };
-      if (!linear->isBackward) {
-        cast(runs, moving(m * k, 2, 1)); // x
-        if (hasWeights)
-          cast(1, moving(n * k, 4, 2)); // the weight and its transpose
-      } else if (linear->isWeightGradient) {
-        // d [out, in] = dy^T x: dy was cast for the other gradient; x is cast again, and
-        // transposed.
-        cast(runs, moving(n * k, 2, 1));
-        cast(runs, moving(n * k, 1, 1));
-      } else {
-        cast(runs, moving(m * k, 2, 2)); // dy and its transpose
-      }
-    }
-    hasWeights &= !hasProducts;
-  }
-  if (forecast.products == 0)
-    return std::nullopt;
-  forecast.stepSeconds = cost.stepSeconds - forecast.products + forecast.eightBits + forecast.casts;
-  return forecast;
+  return Forecaster(plan, model).run();
 }
 
 } // namespace lmc::cost

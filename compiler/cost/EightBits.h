@@ -7,7 +7,8 @@
 
 namespace lmc::cost {
 
-// Seconds of an optimizer step.
+// Seconds of an optimizer step. Those of products and casts are of each alone; stepSeconds is that
+// of the whole plan, whose collectives may hide some of them.
 struct EightBitsForecast {
   double products = 0;    // of the linear layers' products as they are
   double eightBits = 0;   // of the same products of 8-bit floats
@@ -18,8 +19,7 @@ struct EightBitsForecast {
 // Returns the forecast for training.fp8 = "tensor". Each cast and each transpose counts as a kernel
 // of its own, which moves its operands' bytes; what else changes, such as fusion, does not count.
 // nullopt if the device has no such products, if the plan has them already, or if it does not
-// compute in bf16. `cost` is planCost() of the plan.
-std::optional<EightBitsForecast> eightBitsForecast(const plan::Plan &plan, const CostModel &model,
-                                                   const PlanCost &cost);
+// compute in bf16.
+std::optional<EightBitsForecast> eightBitsForecast(const plan::Plan &plan, const CostModel &model);
 
 } // namespace lmc::cost

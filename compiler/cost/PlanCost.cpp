@@ -421,7 +421,8 @@ private:
 
 } // namespace
 
-PlanCost planCost(const plan::Plan &plan, const CostModel &model, Routing routing) {
+PlanCost planCost(const plan::Plan &plan, const CostModel &model, Routing routing,
+                  const Reprice &reprice) {
   PlanCost cost;
   cost.kernels.resize(plan.kernels()->size());
   const plan::BatchInfo &batch = *plan.batch();
@@ -456,6 +457,8 @@ PlanCost planCost(const plan::Plan &plan, const CostModel &model, Routing routin
       } else if (kernels.size() != launches.size()) {
         kernels = divided(estimate, launches, plan, model.spec);
       }
+      if (reprice)
+        reprice(*command, estimate);
       streams.add(*command, number, estimate);
       entry.behindProducts.push_back(estimate.seconds * behind);
       for (size_t i = 0; i < launches.size(); ++i)

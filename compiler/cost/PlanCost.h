@@ -18,6 +18,7 @@
 
 #include "plan_generated.h"
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -69,8 +70,11 @@ struct PlanCost {
 // chooses the same experts.
 enum class Routing { Balanced, SameExperts };
 
+// Changes the estimate of a command, before it is placed in the time of its function.
+using Reprice = std::function<void(const plan::Command &command, Estimate &estimate)>;
+
 PlanCost planCost(const plan::Plan &plan, const CostModel &model,
-                  Routing routing = Routing::Balanced);
+                  Routing routing = Routing::Balanced, const Reprice &reprice = {});
 
 // Returns the number of experts that a token chooses; 0 if the plan has no experts.
 int64_t sameExperts(const plan::Plan &plan);

@@ -613,7 +613,7 @@ json lmc::explainJson(const plan::Plan &plan, const cost::DeviceSpec &spec) {
                                       {"step_seconds", same.stepSeconds},
                                       {"ratio", same.stepSeconds / cost.stepSeconds}};
   }
-  if (const auto forecast = cost::eightBitsForecast(plan, *model, cost))
+  if (const auto forecast = cost::eightBitsForecast(plan, *model))
     report["cost"]["fp8"] = {{"products_seconds", forecast->products},
                              {"fp8_products_seconds", forecast->eightBits},
                              {"casts_seconds", forecast->casts},

@@ -239,6 +239,39 @@ LogicalResult QuantizeTransposedOp::verify() {
   return verifyTranspose(*this, getCodes().getType(), getTransposed().getType());
 }
 
+// Checks the results of a cast with scales for blocks, and that x has whole blocks along `dims`.
+template <typename Op>
+static LogicalResult verifyBlocks(Op op, ArrayRef<unsigned> dims, ArrayRef<int64_t> codes,
+                                  ArrayRef<int64_t> scales) {
+  for (unsigned dim : dims)
+    if (extent(op.getX(), dim) % kScaleBlock != 0)
+      return op.emitOpError("casts ") << op.getX().getType() << " in blocks of " << kScaleBlock;
+  if (op.getCodes().getType().getShape() != codes || op.getScales().getType().getShape() != scales)
+    return op.emitOpError("casts ") << op.getX().getType() << " to " << op.getCodes().getType()
+                                    << " with scales " << op.getScales().getType();
+  return success();
+}
+
+LogicalResult QuantizeRowsOp::verify() {
+  const int64_t rows = extent(getX(), 0), columns = extent(getX(), 1);
+  return verifyBlocks(*this, {1}, {rows, columns}, {columns / kScaleBlock, rows});
+}
+
+LogicalResult QuantizeColumnsOp::verify() {
+  const int64_t rows = extent(getX(), 0), columns = extent(getX(), 1);
+  return verifyBlocks(*this, {0}, {columns, rows}, {rows / kScaleBlock, columns});
+}
+
+LogicalResult QuantizeTilesOp::verify() {
+  return verifyBlocks(*this, {0, 1}, getX().getType().getShape(), scalesOfTiles(getX().getType()));
+}
+
+LogicalResult QuantizeTilesTransposedOp::verify() {
+  const RankedTensorType turned =
+      getX().getType().clone(SmallVector<int64_t>{extent(getX(), 1), extent(getX(), 0)});
+  return verifyBlocks(*this, {0, 1}, turned.getShape(), scalesOfTiles(turned));
+}
+
 LogicalResult ScaledMatmulOp::verify() {
   int64_t m = extent(getA(), getTransposeA() ? 1 : 0), ka = extent(getA(), getTransposeA() ? 0 : 1);
   int64_t kb = extent(getB(), getTransposeB() ? 1 : 0), n = extent(getB(), getTransposeB() ? 0 : 1);
@@ -251,6 +284,17 @@ LogicalResult ScaledMatmulOp::verify() {
       (getTiles() && ranks(getScaleA()) == 0))
     return emitOpError("has scales of types ")
            << getScaleA().getType() << " and " << getScaleB().getType();
+  if (ranks(getScaleA()) == 2) {
+    auto shapeOf = [](Value scale) { return cast<RankedTensorType>(scale.getType()).getShape(); };
+    const SmallVector<int64_t> ofA{ka / kScaleBlock, m},
+        ofB = getTiles() ? scalesOfTiles(getB().getType())
+                         : SmallVector<int64_t>{ka / kScaleBlock, n};
+    if (ka % kScaleBlock != 0 || getTransposeA() || (!getTiles() && !getTransposeB()) ||
+        shapeOf(getScaleA()) != ArrayRef(ofA) || shapeOf(getScaleB()) != ArrayRef(ofB))
+      return emitOpError("has scales of types ")
+             << getScaleA().getType() << " and " << getScaleB().getType() << " for blocks of "
+             << getA().getType() << " and " << getB().getType();
+  }
   if (getBias() && failed(expectEqual(*this, extent(getBias(), 0), n, "bias size")))
     return failure();
   for (Value added : {getAcc(), getResidual()})

@@ -414,7 +414,7 @@ def QuantizeTransposedOp : Lm_CheckedOp<"quantize_transposed", [BecomesCall]> {
   let form = "$x `,` $scale";
 }
 
-def QuantizeRowsOp : Lm_PureOp<"quantize_rows", [Differentiable, BecomesCall]> {
+def QuantizeRowsOp : Lm_CheckedOp<"quantize_rows", [Differentiable, BecomesCall]> {
   let summary = "rounds rows to 8-bit floats, with a scale for 128 elements";
   let description = [{
     `x` `[rows, columns]`; scales `[columns / 128, rows]`: the power of two of `lm.fp8_scale` for the
@@ -425,14 +425,14 @@ def QuantizeRowsOp : Lm_PureOp<"quantize_rows", [Differentiable, BecomesCall]> {
   let form = "$x";
 }
 
-def QuantizeColumnsOp : Lm_PureOp<"quantize_columns", [BecomesCall]> {
+def QuantizeColumnsOp : Lm_CheckedOp<"quantize_columns", [BecomesCall]> {
   let summary = "lm.quantize_rows of the transpose of x";
   let fields = (ins 2DTensorOf<[F32, BF16]>:$x);
   let results = (outs EightBitMatrix:$codes, 2DTensorOf<[F32]>:$scales);
   let form = "$x";
 }
 
-def QuantizeTilesOp : Lm_PureOp<"quantize_tiles", [Differentiable, BecomesCall]> {
+def QuantizeTilesOp : Lm_CheckedOp<"quantize_tiles", [Differentiable, BecomesCall]> {
   let summary = "rounds a matrix to 8-bit floats, with a scale for 128 x 128 elements";
   let description = [{
     `x` `[rows, columns]`; scales `[rows / 128, p]`, where p is columns / 128 rounded up to a multiple of
@@ -443,7 +443,7 @@ def QuantizeTilesOp : Lm_PureOp<"quantize_tiles", [Differentiable, BecomesCall]>
   let form = "$x";
 }
 
-def QuantizeTilesTransposedOp : Lm_PureOp<"quantize_tiles_transposed", [BecomesCall]> {
+def QuantizeTilesTransposedOp : Lm_CheckedOp<"quantize_tiles_transposed", [BecomesCall]> {
   let summary = "lm.quantize_tiles of the transpose of x";
   let fields = (ins 2DTensorOf<[F32, BF16]>:$x);
   let results = (outs EightBitMatrix:$codes, 2DTensorOf<[F32]>:$scales);

@@ -693,13 +693,15 @@ private:
     if (rules.eightBits == plan::EightBits::RowsOfK) {
       if (gemm.transpose_a() || !gemm.transpose_b())
         return fail("it multiplies 8-bit floats that are not rows of k elements");
-      const uint64_t bits =
-          gemm.m() | gemm.n() | gemm.k() | slice(gemm.a()).offset() | slice(gemm.b()).offset();
+      uint64_t bits = gemm.m() | gemm.n() | gemm.k();
+      for (int64_t index : {int64_t(gemm.a()), int64_t(gemm.b()), int64_t(gemm.d()),
+                            int64_t(gemm.c()), int64_t(gemm.scale_a()), int64_t(gemm.scale_b())})
+        if (index >= 0 && index < int64_t(plan.slices()->size()))
+          bits |= slice(index).offset();
       if (bits % 16 != 0)
-        return fail("its factors are {} x {} and {} x {} 8-bit floats at {} and {}; each must be a "
-                    "multiple of 16",
-                    gemm.m(), gemm.k(), gemm.n(), gemm.k(), slice(gemm.a()).offset(),
-                    slice(gemm.b()).offset());
+        return fail("its factors are {} x {} and {} x {} 8-bit floats; these extents, and the "
+                    "offsets of its matrices and scales, must be multiples of 16",
+                    gemm.m(), gemm.k(), gemm.n(), gemm.k());
     }
     LMC_TRY(scales(gemm));
     return resultOf(gemm, DType::BF16);
@@ -730,9 +732,11 @@ private:
     if (gemm.scale_b() < 0 || gemm.scale_b() >= int64_t(plan.slices()->size()))
       return operand("scale_b", gemm.scale_b(), DType::F32, 1);
     const uint64_t pitch = slice(gemm.scale_b()).bytes() / sizeof(float) / (rows / kBlock);
-    const bool isPadded = rules.eightBits == plan::EightBits::AnyLayout || pitch % 4 == 0;
-    if (pitch < columns / kBlock || !isPadded)
-      return fail("it has {} scales in a row of tiles, and needs {}", pitch, columns / kBlock);
+    // cuBLASLt has no pitch: it takes rows of the next multiple of 4.
+    const bool isExact = rules.eightBits == plan::EightBits::RowsOfK;
+    const uint64_t least = isExact ? (columns / kBlock + 3) / 4 * 4 : columns / kBlock;
+    if (pitch < least || (isExact && pitch > least))
+      return fail("it has {} scales in a row of tiles, and needs {}", pitch, least);
     return operand("scale_b", gemm.scale_b(), DType::F32, product({rows / kBlock, pitch}));
   }
 

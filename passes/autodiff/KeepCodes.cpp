@@ -8,6 +8,8 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/SymbolTable.h"
 
+#include "llvm/ADT/SetVector.h"
+
 namespace lmc {
 #define GEN_PASS_DEF_KEEPCODESPASS
 #include "passes/autodiff/Passes.h.inc"
@@ -103,6 +105,7 @@ struct KeepCodesPass : lmc::impl::KeepCodesPassBase<KeepCodesPass> {
       b.setInsertionPoint(value.getDefiningOp());
       value.replaceAllUsesWith(lm::LoadOp::create(b, value.getLoc(), value.getType(), variable));
     };
+    llvm::SetVector<Operation *> unread;
     for (func::FuncOp function : later)
       for (Cast cast : castsOf(function))
         if (const auto known = kept.find(cast.name()); known != kept.end()) {
@@ -112,11 +115,12 @@ struct KeepCodesPass : lmc::impl::KeepCodesPassBase<KeepCodesPass> {
           }
           read(cast.codes, known->second.codes);
           read(cast.scale, known->second.scale);
-          Operation *codes = cast.codes.getDefiningOp(), *scale = cast.scale.getDefiningOp();
-          codes->erase();
-          if (scale != codes)
-            scale->erase();
+          // Another cast may have the same scale.
+          unread.insert(cast.codes.getDefiningOp());
+          unread.insert(cast.scale.getDefiningOp());
         }
+    for (Operation *op : unread)
+      op->erase();
   }
 };
 } // namespace

@@ -151,8 +151,10 @@ private:
     Block &body = function.getBody().front();
     llvm::BitVector unread(body.getNumArguments());
     for (BlockArgument argument : body.getArguments())
-      if (argument.use_empty() && done.contains(argument))
+      if (argument.use_empty() && done.contains(argument)) {
         unread.set(argument.getArgNumber());
+        done.erase(argument); // another value may get its address
+      }
     for (func::CallOp call : calls[function])
       call->eraseOperands(unread);
     body.eraseArguments(unread);

@@ -15,7 +15,9 @@ struct RoundBiasesPass : lmc::impl::RoundBiasesPassBase<RoundBiasesPass> {
   void runOnOperation() override {
     getOperation().walk([&](kern::GemmOp gemm) {
       Value bias = gemm.getBias();
-      Type element = gemm.getType().getElementType();
+      // Products of 8-bit floats add a bias in bf16 to a result in f32, too.
+      Type element = gemm.getScaleA() ? Type(BFloat16Type::get(gemm.getContext()))
+                                      : gemm.getType().getElementType();
       if (!bias || getElementTypeOrSelf(bias) == element)
         return;
       OpBuilder b(gemm);

@@ -242,9 +242,12 @@ PlainProduct productOf(const Operation &operation, const void *a, const Layout &
   if (operation.epilogue == CUBLASLT_EPILOGUE_BIAS) {
     if (!byColumn || !operation.bias)
       broken(CUDA_ERROR_NOT_SUPPORTED, "this bias is not modelled");
-    if (operation.biasType != cudaDataType_t(-1) && operation.biasType != dLayout.type)
+    const bool isScaled = lmc::byteWidth(product.a.dtype) == 1;
+    const cudaDataType_t wanted = isScaled ? CUDA_R_16BF : dLayout.type;
+    if (operation.biasType == cudaDataType_t(-1) ? isScaled : operation.biasType != wanted)
       broken(CUDA_ERROR_NOT_SUPPORTED, "a bias of another type than d's");
     product.bias = operation.bias;
+    product.biasType = dtypeOf(wanted);
   } else if (operation.epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
     broken(CUDA_ERROR_NOT_SUPPORTED, "epilogue {} is not modelled", int(operation.epilogue));
   }

@@ -38,6 +38,7 @@ struct Matrix {
 struct PlainProduct {
   Matrix a, b, d;
   uint64_t bias = 0; // address of the vector; 0: none
+  plan::DType biasType = plan::DType::F32;
   uint64_t scaleA = 0, scaleB = 0; // addresses of scales in f32; 0: 1
   plan::Scaling scaling = plan::Scaling::Tensor;
   bool accumulate = false;

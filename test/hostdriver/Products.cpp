@@ -119,7 +119,7 @@ template <typename T> void multiplyOne(const PlainProduct &product, const Algori
     }
   if (product.bias) {
     const std::vector<T> bias =
-        elementsOf<T>({product.bias, product.d.dtype, 1, n, 0, byteWidth(product.d.dtype)});
+        elementsOf<T>({product.bias, product.biasType, 1, n, 0, byteWidth(product.biasType)});
     for (uint64_t i = 0; i < m * n; ++i)
       sums[i] += bias[i % n];
   }
@@ -173,7 +173,8 @@ void submitProduct(CUstream stream, const PlainProduct &product, uint32_t algori
     for (const Matrix *matrix : {&product.a, &product.b, &product.d})
       work->accesses.push_back(bytesOf(matrix->at(number), matrix == &product.d));
   if (product.bias)
-    work->accesses.push_back({product.bias, product.d.columns * byteWidth(product.d.dtype), false});
+    work->accesses.push_back(
+        {product.bias, product.d.columns * byteWidth(product.biasType), false});
   if (product.residual.address)
     work->accesses.push_back(bytesOf(product.residual, false));
   const auto [bytesOfA, bytesOfB] = scaleBytes(product);

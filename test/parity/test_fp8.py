@@ -7,9 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import reference
-from programs import metrics
+from programs import checkpoints, metrics
 from test_dots1 import JOB as DOTS1
 from test_gradients import MODELS, OPTIMIZER, STEPS, assert_gradients_agree, dumped_gradients, job_of, relative_error, train
 
@@ -236,6 +237,21 @@ def test_ranks_that_divide_weights_give_the_same_bits(programs, compiled, tmp_pa
     for run in runs.values():
         assert run[0] == pytest.approx(runs["no_shard"][0], rel=1e-5)
         assert [loss for loss, _ in run] == pytest.approx([loss for loss, _ in runs["no_shard"]], rel=1e-2)
+
+
+@pytest.mark.parametrize("mode", LINEARS)
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+def test_steps_with_an_infinite_weight_are_left_out(programs, compiled, tmp_path, mode, value):
+    """Its scale is infinite or NaN, and so are the products with it: nothing hides it."""
+    job = fp8_job("llama-grouped-tied", "bf16", mode)
+    weights = reference.random_weights(job.model, seed=7)
+    weights["model.layers.0.mlp.down_proj.weight"][3, 5] = value
+    save_file(weights, tmp_path / "initial.safetensors")
+    out = tmp_path / "run"
+    done = programs.run("lmc-run", compiled(job), f"--out={out}", f"--init={tmp_path / 'initial.safetensors'}", "--steps=3").ok()
+    assert done.stderr.count("the step is skipped, all weights stay as they were") == 3
+    after = load_file(checkpoints(out)[3] / "model.safetensors")
+    assert all(torch.equal(after[name], weights[name]) for name in weights if name != "model.layers.0.mlp.down_proj.weight")
 
 
 @pytest.mark.parametrize("reshard", ["yes", "no"])

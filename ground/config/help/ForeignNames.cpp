@@ -55,8 +55,8 @@ constexpr Row kRows[] = {
     {"", "MH:fp16",
      "lmc does not compute in fp16: training.compute_dtype is \"bf16\", \"f32\" or \"f64\""},
     {"training.fp8", "M:fp8_format M:fp8_recipe",
-     "fp8_format = \"hybrid\" with fp8_recipe = \"tensorwise\" is fp8 = \"tensor\", "
-     "and \"blockwise\" is \"block\"; lmc has no other recipe"},
+     "fp8_format = \"hybrid\" with fp8_recipe = \"tensorwise\" is fp8 = \"tensor\"; "
+     "\"e4m3\" with \"blockwise\" is \"block\"; lmc has no other recipe"},
     {"training.fp8_filter", "M:first_last_layers_bf16",
      "name the layers: fp8_filter = [\"model.layers.0.*\"]"},
     {"training.fp8_filter", "T:filter_fqns",

@@ -138,11 +138,14 @@ Result<void> Product::layout(cublasLtMatrixLayout_t &made, plan::DType dtype, ui
 
 Result<void> Product::describe(const ProductShape &of) {
   described = of;
-  if (described.hasBias && described.bias != described.output)
+  // Products of 8-bit floats add biases in bf16 (the manual of cublasLtMatmul, FP8 kernels).
+  const plan::DType ofBias = described.isScaled() ? plan::DType::BF16 : described.output;
+  if (described.hasBias && described.bias != ofBias)
     return userError(
-        "cannot {}: cuBLASLt adds a bias only in the result's dtype, and the plan has a bias in {} "
-        "and a result in {}; compile the plan again: this version of lmc converts such a bias",
-        text(), plan::EnumNameDType(described.bias), plan::EnumNameDType(described.output));
+        "cannot {}: cuBLASLt adds a bias in {} to a result in {}, and the plan has a bias in {}; "
+        "compile the plan again: this version of lmc converts such a bias",
+        text(), plan::EnumNameDType(ofBias), plan::EnumNameDType(described.output),
+        plan::EnumNameDType(described.bias));
   const bool wide = described.input == plan::DType::F64;
   LMC_TRY(check(library.cublasLtMatmulDescCreate(
       &operation, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, wide ? CUDA_R_64F : CUDA_R_32F)));
@@ -335,13 +338,14 @@ public:
       most(row, shape.n, shape.output);
       if (shape.residual)
         most(residual, shape.m * shape.n, shape.output);
-      workspace = std::max(workspace, shape.workspaceBytes);
+      workspace = std::max(workspace, (shape.workspaceBytes + 255) / 256 * 256);
     }
-    uint64_t scaleBytes = 256;
+    uint64_t scaleBytes = 512;
     for (const ProductShape &shape : shapes)
       if (shape.scaling !=
           plan::Scaling::Tensor) // the scales of tiles are fewer than those of rows
-        most(scaleBytes, std::max(shape.m, shape.n + 512) * (shape.k / 128 + 4), plan::DType::F32);
+        most(scaleBytes, kScaleB + std::max(shape.m, shape.n + 512) * (shape.k / 128 + 4),
+             plan::DType::F32);
     const uint64_t total = a + b + d + bias + residual + workspace + scaleBytes;
     CUdeviceptr at = 0;
     LMC_TRY(gpu.requireFree(total, "to try matrix products"));
@@ -350,7 +354,8 @@ public:
     trial.memory = DeviceMemory(driver, at);
     const CUdeviceptr others = at + a + b + d;
     trial.addresses = {at, at + a, at + a + b, others, others + bias + residual, others + bias};
-    trial.addresses.scaleA = trial.addresses.scaleB = at + total - scaleBytes;
+    trial.addresses.scaleA = at + total - scaleBytes;
+    trial.addresses.scaleB = trial.addresses.scaleA + kScaleB * sizeof(float);
     trial.scaleBytes = scaleBytes;
     trial.inputBytes = a + b;
     trial.biasBytes = bias;
@@ -389,9 +394,11 @@ public:
     const plan::DType ofAddends = width == 1 ? plan::DType::BF16 : dtype;
     convertFloats(plan::DType::F64, values.data(), ofAddends, bytes + kPatternBytes,
                   kPatternBytes / byteWidth(ofAddends));
-    const std::vector<double> ones(kPatternBytes / sizeof(float), 1.0);
-    convertFloats(plan::DType::F64, ones.data(), plan::DType::F32, bytes + 2 * kPatternBytes,
-                  ones.size());
+    std::vector<double> scales(kScalePeriod);
+    for (uint64_t i = 0; i < kScalePeriod; ++i)
+      scales[i] = scaleAt(i);
+    convertFloats(plan::DType::F64, scales.data(), plan::DType::F32, bytes + 2 * kPatternBytes,
+                  scales.size());
     // The pattern has 2^17, 2^18, 2^19 or 2^20 elements. The period is the largest prime number
     // below this size.
     period = width == 8 ? 131071 : width == 4 ? 262139 : width == 2 ? 524287 : 1048573;
@@ -399,7 +406,8 @@ public:
          {std::tuple(addresses.a, bytes, inputBytes, period * width),
           std::tuple(addresses.residual, bytes + kPatternBytes, residualBytes, residualPeriod()),
           std::tuple(addresses.bias, bytes + kPatternBytes, biasBytes, kPatternBytes),
-          std::tuple(addresses.scaleA, bytes + 2 * kPatternBytes, scaleBytes, kPatternBytes)})
+          std::tuple(addresses.scaleA, bytes + 2 * kPatternBytes, scaleBytes,
+                     kScalePeriod * sizeof(float))})
       for (uint64_t at = 0; at < count; at += step)
         LMC_CUDA(*driver, cuMemcpyHtoDAsync(to + at, from, std::min(step, count - at), stream),
                  "copy random values");
@@ -495,6 +503,17 @@ private:
       return shape.inputB == shape.input ? values[element]
                                          : elementAt(shape.inputB, bytes + element);
     };
+    // Returns the product of the scales of a[i, t] and b[t, j].
+    auto scaleOf = [&](uint64_t i, uint64_t j, uint64_t t) {
+      if (!shape.isScaled())
+        return 1.0;
+      if (shape.scaling == plan::Scaling::Tensor)
+        return scaleAt(0) * scaleAt(kScaleB);
+      const uint64_t block = t / 128, pitch = (k / 128 + 3) / 4 * 4;
+      return scaleAt(block * m + i) *
+             scaleAt(kScaleB + (shape.scaling == plan::Scaling::Rows ? block * n + j
+                                                                     : j / 128 * pitch + block));
+    };
     std::mt19937 generator(1);
     for (uint64_t row = 0; row < 3; ++row)
       for (int sample = 0; sample < 8; ++sample) {
@@ -508,7 +527,7 @@ private:
         for (uint64_t t = 0; t < k; ++t) {
           const uint64_t atA = number * m * k + (shape.transposeA ? t * m + i : i * k + t);
           const uint64_t atB = number * k * n + (shape.transposeB ? j * k + t : t * n + j);
-          add(values[atA % period] * valueOfB((firstOfB + atB) % period));
+          add(values[atA % period] * valueOfB((firstOfB + atB) % period) * scaleOf(i, j, t));
         }
         if (shape.hasBias) {
           const uint64_t byte = j * byteWidth(shape.bias) % kPatternBytes;
@@ -530,12 +549,15 @@ private:
   Event begin, end;
   ProductAddresses addresses;
   // Random values, of which copies fill the inputs: kPatternBytes for a and b, and as many for the
-  // bias and the residual. Then kPatternBytes of scales, all 1.
+  // bias and the residual. Then kScalePeriod scales.
   PinnedMemory pattern;
   PinnedMemory rows;    // three rows of a result
   static constexpr uint64_t kPatternBytes = 1 << 20;
   uint64_t inputBytes = 0, biasBytes = 0, residualBytes = 0; // inputBytes counts both a and b
-  uint64_t scaleBytes = 0;                                   // a and b have the same scales
+  // Scales are powers of two that repeat after five. Those of b begin kScaleB elements later.
+  static constexpr uint64_t kScalePeriod = 5 << 15, kScaleB = 64;
+  static double scaleAt(uint64_t index) { return std::ldexp(1.0, int(index % 5) - 2); }
+  uint64_t scaleBytes = 0;
   std::vector<double> values;                                // the values of the pattern
   // The elements of a and b repeat after this number of elements. It is a prime number, so that no
   // two rows are equal: an algorithm that confuses rows would otherwise pass the check.

@@ -551,11 +551,22 @@ TEST(PlanFile, ChecksScalesOfBlocks) {
                 p.slices[uint32_t(g.scale_b)]->shape = {3, 2};
                 p.slices[uint32_t(g.scale_b)]->bytes = 24;
               }),
-              HasSubstr("it has 2 scales in a row of tiles"));
-  EXPECT_THAT(withBlocks([](auto &, auto &g) { g.k = 128, g.m = 256, g.n = 768; }),
-              HasSubstr("operand d has"));
+              HasSubstr("it has 2 scales in a row of tiles, and needs 4"));
   EXPECT_THAT(withBlocks([](auto &, auto &g) { g.k = 64, g.m = 512, g.n = 1536; }),
-              HasSubstr("operand d has"));
+              HasSubstr("it has scales for blocks of 128 elements, and its rows have 64"));
+  EXPECT_THAT(withBlocks([](auto &, auto &g) { g.transpose_a = true; }),
+              HasSubstr("or other ones"));
+  EXPECT_THAT(withBlocks([](auto &, auto &g) {
+                g.transpose_b = false;
+                g.scaling = plan::Scaling::Rows;
+              }),
+              HasSubstr("or other ones"));
+  EXPECT_THAT(withBlocks([](auto &p, auto &g) {
+                g.n = 320;
+                p.slices[g.b]->shape = {320, 256};
+                p.slices[g.b]->bytes = 320 * 256;
+              }),
+              HasSubstr("it has scales for tiles of 128 x 128 elements of 320 x 256"));
 }
 
 // A product of 8-bit floats for a GPU, whose rows have k elements.
@@ -592,7 +603,9 @@ TEST(PlanFile, ChecksProductsOfEightBitsForAGpu) {
               }),
               HasSubstr("its factors are 8 x 48 and 32 x 48 8-bit floats"));
   EXPECT_THAT(withRowsOfK([](auto &p, auto &g) { p.slices[g.b]->offset += 8; }),
-              HasSubstr("each must be a multiple of 16"));
+              HasSubstr("must be multiples of 16"));
+  EXPECT_THAT(withRowsOfK([](auto &p, auto &g) { p.slices[uint32_t(g.scale_b)]->offset += 4; }),
+              HasSubstr("must be multiples of 16"));
 }
 
 TEST(PlanFile, OpensWhatIsSoundForAGpu) {

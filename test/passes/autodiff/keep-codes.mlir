@@ -60,3 +60,30 @@ func.func @micro_first() {
   %codes = lm.quantize %w, %scale : (tensor<32x16xf32>, tensor<f32>) -> tensor<32x16xf8E4M3FN>
   return
 }
+
+// -----
+
+// Two casts of a weight may share a scale.
+lm.variable @u parameter : tensor<32x16xf32> init zeros
+lm.variable @z input : tensor<32x32xf32> init none
+// CHECK: func.func @micro_first
+func.func @micro_first() {
+  %w = lm.load @u : tensor<32x16xf32>
+  %max = lm.max_abs %w : (tensor<32x16xf32>) -> tensor<f32>
+  %scale = lm.fp8_scale %max of f8E4M3FN : (tensor<f32>) -> tensor<f32>
+  %codes = lm.quantize %w, %scale : (tensor<32x16xf32>, tensor<f32>) -> tensor<32x16xf8E4M3FN>
+  return
+}
+// CHECK-LABEL: func.func @micro_last
+// CHECK-NOT:     lm.quantize
+// CHECK:         lm.scaled_matmul
+func.func @micro_last() {
+  %w = lm.load @u : tensor<32x16xf32>
+  %max = lm.max_abs %w : (tensor<32x16xf32>) -> tensor<f32>
+  %scale = lm.fp8_scale %max of f8E4M3FN : (tensor<f32>) -> tensor<f32>
+  %codes = lm.quantize %w, %scale : (tensor<32x16xf32>, tensor<f32>) -> tensor<32x16xf8E4M3FN>
+  %again = lm.quantize %w, %scale : (tensor<32x16xf32>, tensor<f32>) -> tensor<32x16xf8E4M3FN>
+  %z = lm.scaled_matmul %codes, %again scales %scale, %scale : (tensor<32x16xf8E4M3FN>, tensor<32x16xf8E4M3FN>, tensor<f32>, tensor<f32>) -> tensor<32x32xf32> {transpose_b}
+  lm.store %z, @z : tensor<32x32xf32>
+  return
+}

@@ -240,6 +240,12 @@ const Edge kEdges[] = {
     {"transpose", DType::F32, {{"rows", 130}, {"columns", 384}}, {}},
     {"quantize_transposed", DType::BF16, {{"rows", 272}, {"columns", 260}}, {}},
     {"quantize_transposed", DType::F32, {{"rows", 129}, {"columns", 144}}, {}},
+    {"quantize_rows", DType::BF16, {{"rows", 17}, {"blocks", 3}}, {}},
+    {"quantize_columns", DType::BF16, {{"blocks", 2}, {"columns", 260}}, {}},
+    {"quantize_columns", DType::F32, {{"blocks", 3}, {"columns", 130}}, {}},
+    {"quantize_tiles", DType::BF16, {{"down", 1}, {"across", 5}, {"pitch", 8}}, {}},
+    {"quantize_tiles", DType::F32, {{"down", 2}, {"across", 1}, {"pitch", 300}}, {}},
+    {"quantize_tiles_transposed", DType::BF16, {{"down", 5}, {"across", 1}, {"pitch", 8}}, {}},
 };
 
 class TableCommands : public testing::TestWithParam<TableCommand> {

@@ -53,20 +53,20 @@ __device__ inline Vec<u8, 4> encode(const Vec<T, 4> &elements, float inverse) {
   return codes;
 }
 
-// A warp has 128 elements of a row. Grid: blocks of a row (x), and groups of 8 rows (y); 256 threads.
+// A warp has 128 elements of a row. Grid: groups of 8 rows (x), and blocks of a row (y); 256 threads.
 template <typename Shape, typename T>
 __device__ void quantizeRows(const T *x, u8 *codes, float *scales) {
   using Format = typename Shape::Format;
   const int lane = int(threadIdx.x) % 32;
-  const i64 row = i64(blockIdx.y) * 8 + int(threadIdx.x) / 32;
+  const i64 row = i64(blockIdx.x) * 8 + int(threadIdx.x) / 32;
   if (row >= Shape::rows)
     return;
-  const i64 at = row * Shape::columns + int(blockIdx.x) * 128 + 4 * lane;
+  const i64 at = row * Shape::columns + int(blockIdx.y) * 128 + 4 * lane;
   const Vec<T, 4> elements = load<4>(x + at);
   const float scale = scaleOf<Format>(largestOfWarp(largestOf(elements)));
   store<4>(codes + at, encode<Format>(elements, 1.0f / scale));
   if (lane == 0)
-    storeOne(scales + i64(blockIdx.x) * Shape::rows + row, scale);
+    storeOne(scales + i64(blockIdx.y) * Shape::rows + row, scale);
 }
 
 // As transpose(), with kSharedBytes + 4 KiB of shared memory.
@@ -140,9 +140,9 @@ __device__ inline float largestOfBlock(float value, float *all) {
 // Stores the scale of tile `at` of a row of `tiles` tiles. The last tile of a row also fills what no tile
 // has, up to `pitch`.
 __device__ inline void storeScale(float *row, float scale, int at, int tiles, int pitch) {
-  const int place = at + int(threadIdx.x), end = at + 1 == tiles ? pitch : at + 1;
-  if (place < end)
-    storeOne(row + place, threadIdx.x == 0 ? scale : 1.0f);
+  const int end = at + 1 == tiles ? pitch : at + 1;
+  for (int place = at + int(threadIdx.x); place < end; place += int(blockDim.x))
+    storeOne(row + place, place == at ? scale : 1.0f);
 }
 
 // A thread block has a tile. Grid: tiles across (x) and down (y); 256 threads, 128 bytes of shared memory.

@@ -57,7 +57,7 @@ std::vector<TemplateLaunch> lmc::codegen::templatesOf(plan_ir::QuantizeRowsOp op
                                                       const CudaArch &) {
   return castLaunch(op, "quantize_rows", "quantizeRows",
                     "codes = x / scale, rounded, with a scale for 128 elements of a row.",
-                    {blocksAlong(op.getX(), 1), blocksAlong(op.getX(), 0, 8), 1}, 0);
+                    {blocksAlong(op.getX(), 0, 8), blocksAlong(op.getX(), 1), 1}, 0);
 }
 
 std::vector<TemplateLaunch> lmc::codegen::templatesOf(plan_ir::QuantizeColumnsOp op,

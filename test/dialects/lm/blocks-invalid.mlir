@@ -1,0 +1,47 @@
+// RUN: lmc-opt %s --split-input-file --verify-diagnostics
+
+func.func @rows(%x: tensor<8x100xbf16>) {
+  // expected-error @below {{casts 'tensor<8x100xbf16>' in blocks of 128}}
+  %c, %s = lm.quantize_rows %x : (tensor<8x100xbf16>) -> (tensor<8x100xf8E4M3FN>, tensor<0x8xf32>)
+  return
+}
+
+// -----
+
+func.func @columns(%x: tensor<128x3xbf16>) {
+  // expected-error @below {{casts 'tensor<128x3xbf16>' to 'tensor<128x3xf8E4M3FN>' with scales 'tensor<1x3xf32>'}}
+  %c, %s = lm.quantize_columns %x : (tensor<128x3xbf16>) -> (tensor<128x3xf8E4M3FN>, tensor<1x3xf32>)
+  return
+}
+
+// -----
+
+func.func @tiles(%x: tensor<128x256xf32>) {
+  // expected-error @below {{casts 'tensor<128x256xf32>' to 'tensor<128x256xf8E4M3FN>' with scales 'tensor<1x2xf32>'}}
+  %c, %s = lm.quantize_tiles %x : (tensor<128x256xf32>) -> (tensor<128x256xf8E4M3FN>, tensor<1x2xf32>)
+  return
+}
+
+// -----
+
+func.func @tiles_transposed(%x: tensor<128x256xf32>) {
+  // expected-error @below {{casts 'tensor<128x256xf32>' to 'tensor<128x256xf8E4M3FN>' with scales 'tensor<2x4xf32>'}}
+  %c, %s = lm.quantize_tiles_transposed %x : (tensor<128x256xf32>) -> (tensor<128x256xf8E4M3FN>, tensor<2x4xf32>)
+  return
+}
+
+// -----
+
+func.func @product(%a: tensor<16x256xf8E4M3FN>, %b: tensor<128x256xf8E4M3FN>, %s: tensor<2x16xf32>, %t: tensor<1x2xf32>) {
+  // expected-error @below {{has scales of types 'tensor<2x16xf32>' and 'tensor<1x2xf32>' for blocks of 'tensor<16x256xf8E4M3FN>' and 'tensor<128x256xf8E4M3FN>'}}
+  %d = lm.scaled_matmul %a, %b scales %s, %t : (tensor<16x256xf8E4M3FN>, tensor<128x256xf8E4M3FN>, tensor<2x16xf32>, tensor<1x2xf32>) -> tensor<16x128xf32> {tiles, transpose_b}
+  return
+}
+
+// -----
+
+func.func @transpose(%x: tensor<16x32xf8E4M3FN>) {
+  // expected-error @below {{transposes 'tensor<16x32xf8E4M3FN>' to 'tensor<16x32xf8E4M3FN>'}}
+  %y = lm.transpose %x : (tensor<16x32xf8E4M3FN>) -> tensor<16x32xf8E4M3FN>
+  return
+}
