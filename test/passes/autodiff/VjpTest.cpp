@@ -410,7 +410,8 @@ TEST(Vjp, EveryDifferentiableOpHasACase) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   context.loadDialect<lm::LmDialect>();
   std::string texts =
-      "lm.balance_terms lm.late_rows lm.router_entropy lm.quantize lm.scaled_matmul ";
+      "lm.balance_terms lm.late_rows lm.router_entropy lm.quantize lm.quantize_rows "
+      "lm.quantize_tiles lm.scaled_matmul ";
   for (const Case &test : cases())
     texts += test.op + "\n";
   for (RegisteredOperationName name : context.getRegisteredOperations())

@@ -102,7 +102,7 @@ void addProductWithWideBias(PlanBuilder &b) {
 
 std::vector<BadPlan> badHostCudaPlans() {
   return {{[](PlanBuilder &b) { addCudaKernel(b, kDoubleRows); }, "have no code"},
-          {addProductWithWideBias, "a bias in F32 and a result in BF16; compile the plan again"}};
+          {addProductWithWideBias, "and the plan has a bias in F32; compile the plan again"}};
 }
 
 // A world of one rank.
