@@ -14,7 +14,7 @@ NEXT = (
     ("products", "products", "", 60),
     ("streams", "streams", "", 75),
     ("steps", "steps", "^llama1b MBS (16|32)", 110),
-    ("fp8", "steps", "^fp8", 40),
+    ("eight bits", "steps", "^fp8", 40),
     ("peers", "training", "PyTorch tuned MBS 16( GAS 8)?$", 160),
     ("experts", "experts", "lmc bench", 45),
     ("larger steps", "steps", "mistral|MBS 64", 60),
