@@ -66,23 +66,23 @@ private:
     double now = 0, rows = 0; // rows: of the SwiGLU behind a product
     for (const Estimate &part : model.kernels(work))
       now += part.seconds;
-    GemmWork eightBits;
+    GemmWork product8;
     if (const auto *swiglu = std::get_if<SwigluWork>(&work)) {
-      eightBits = swiglu->product;
+      product8 = swiglu->product;
       rows = estimate(swiglu->rows, model.spec).seconds;
     } else {
-      eightBits = std::get<GemmWork>(work);
+      product8 = std::get<GemmWork>(work);
     }
-    eightBits.eightBits = true;
-    const double then = model.gemm(eightBits).seconds, casts = castsOf(product, castsWeight);
+    product8.eightBits = true;
+    const double then = model.gemm(product8).seconds, casts = castsOf(product, castsWeight);
     added[&command] = then + rows + casts - now;
     forecast.products += runs * (now - rows);
     forecast.eightBits += runs * then;
     forecast.casts += runs * casts;
   }
 
-  // Returns the seconds of the casts and transposes that a product needs. d [m, n] = a [m, k] b [k,
-  // n].
+  // Returns the seconds of the casts and transposes that a product d [m, n] = a [m, k] b [k, n]
+  // needs.
   double castsOf(const plan::Gemm &product, bool castsWeight) const {
     const double m = double(product.m()), n = double(product.n()), k = double(product.k());
     auto moving = [&](double elements, double read, double written) {

@@ -79,9 +79,8 @@ private:
 
 // Adds to `made` what this command's program needs beyond its entry in ground/plan/commands.toml.
 template <typename Op> void complete(TableProgram &made, const Op &) {
-  if constexpr (requires(const Op &op) {
-                  op.codes() + op.scales();
-                }) // a cast with scales for blocks
+  constexpr bool isCastInBlocks = requires(const Op &op) { op.codes() + op.scales(); };
+  if constexpr (isCastInBlocks)
     made.program.reference += "\n" + textOf("blocks");
 }
 void complete(TableProgram &made, const plan::Route &) {

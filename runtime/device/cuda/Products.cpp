@@ -341,9 +341,8 @@ public:
       workspace = std::max(workspace, (shape.workspaceBytes + 255) / 256 * 256);
     }
     uint64_t scaleBytes = 512;
-    for (const ProductShape &shape : shapes)
-      if (shape.scaling !=
-          plan::Scaling::Tensor) // the scales of tiles are fewer than those of rows
+    for (const ProductShape &shape : shapes) // tiles have fewer scales than rows
+      if (shape.scaling != plan::Scaling::Tensor)
         most(scaleBytes, kScaleB + std::max(shape.m, shape.n + 512) * (shape.k / 128 + 4),
              plan::DType::F32);
     const uint64_t total = a + b + d + bias + residual + workspace + scaleBytes;

@@ -1,6 +1,6 @@
-// Casts to 8-bit floats with a scale for each block of 128 elements: of a row, of a column (whose codes
-// become a row), or of a tile of 128 x 128. `Shape` has the constants int rows and columns, of x, and
-// a type Format.
+// Casts to 8-bit floats with a scale for each block of 128 elements: of a row, of a column (whose
+// codes become a row), or of a tile of 128 x 128. `Shape` has the constants int rows and columns,
+// of x, and pitch, of the scales, and a type Format.
 #pragma once
 
 #include "lmc/transpose.cuh"
@@ -17,8 +17,8 @@ struct FormatE5M2 {
   static __device__ u8 code(float x) { return toE5M2(x).bits; }
 };
 
-// Returns the smallest power of two s, 2^-126 or more, with largest / s <= the largest number of the
-// format; `largest` itself if it is infinite or NaN.
+// Returns the smallest power of two s, 2^-126 or more, with largest / s <= the largest number of
+// the format; `largest` itself if it is infinite or NaN.
 template <typename Format> __device__ inline float scaleOf(float largest) {
   const u32 bits = __float_as_uint(largest);
   if (!(bits < 0x7f800000u))
@@ -53,7 +53,8 @@ __device__ inline Vec<u8, 4> encode(const Vec<T, 4> &elements, float inverse) {
   return codes;
 }
 
-// A warp has 128 elements of a row. Grid: groups of 8 rows (x), and blocks of a row (y); 256 threads.
+// A warp has 128 elements of a row. Grid: groups of 8 rows (x), and blocks of a row (y); 256
+// threads.
 template <typename Shape, typename T>
 __device__ void quantizeRows(const T *x, u8 *codes, float *scales) {
   using Format = typename Shape::Format;
@@ -76,17 +77,14 @@ __device__ void quantizeColumns(const T *x, u8 *codes, float *scales) {
   using Format = typename Shape::Format;
   Vec<T, 4> elements[Tile::kSquares][4];
   float largest[4] = {};
+  Tile::loadSquares(x, elements);
 #pragma unroll
   for (int square = 0; square < Tile::kSquares; ++square)
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int word = Tile::warp() + square * Tile::kWarps;
-      elements[square][i] = Tile::elementsAt(x, Tile::firstRow() + 4 * word + i,
-                                             Tile::firstColumn() + 4 * Tile::lane());
+    for (int i = 0; i < 4; ++i)
 #pragma unroll
       for (int j = 0; j < 4; ++j)
         largest[j] = maximum(fabsf(toReal(elements[square][i].at[j])), largest[j]);
-    }
   // Of each warp: the largest elements of 128 columns.
   float *all = reinterpret_cast<float *>(sharedMemory() + Tile::kSharedBytes);
   keep<4>(all + Tile::warp() * Tile::kTile + 4 * Tile::lane(),
@@ -137,21 +135,23 @@ __device__ inline float largestOfBlock(float value, float *all) {
   return value;
 }
 
-// Stores the scale of tile `at` of a row of `tiles` tiles. The last tile of a row also fills what no tile
-// has, up to `pitch`.
+// Stores the scale of tile `at` of a row of `tiles` tiles. The last tile of a row also fills what no
+// tile has, up to `pitch`.
 __device__ inline void storeScale(float *row, float scale, int at, int tiles, int pitch) {
   const int end = at + 1 == tiles ? pitch : at + 1;
   for (int place = at + int(threadIdx.x); place < end; place += int(blockDim.x))
     storeOne(row + place, place == at ? scale : 1.0f);
 }
 
-// A thread block has a tile. Grid: tiles across (x) and down (y); 256 threads, 128 bytes of shared memory.
+// A thread block has a tile. Grid: tiles across (x) and down (y); 256 threads, 128 bytes of shared
+// memory.
 template <typename Shape, typename T>
 __device__ void quantizeTiles(const T *x, u8 *codes, float *scales) {
   using Format = typename Shape::Format;
   constexpr int kWarps = 8, kRows = 128 / kWarps;
   const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
-  const i64 first = (i64(blockIdx.y) * 128 + warp) * Shape::columns + int(blockIdx.x) * 128 + 4 * lane;
+  const i64 first =
+      (i64(blockIdx.y) * 128 + warp) * Shape::columns + int(blockIdx.x) * 128 + 4 * lane;
   constexpr i64 kStep = i64(kWarps) * Shape::columns;
   Vec<T, 4> elements[kRows];
   float largest = 0;
@@ -176,15 +176,12 @@ __device__ void quantizeTilesTransposed(const T *x, u8 *codes, float *scales) {
   using Format = typename Shape::Format;
   Vec<T, 4> elements[Tile::kSquares][4];
   float largest = 0;
+  Tile::loadSquares(x, elements);
 #pragma unroll
   for (int square = 0; square < Tile::kSquares; ++square)
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int word = Tile::warp() + square * Tile::kWarps;
-      elements[square][i] = Tile::elementsAt(x, Tile::firstRow() + 4 * word + i,
-                                             Tile::firstColumn() + 4 * Tile::lane());
+    for (int i = 0; i < 4; ++i)
       largest = maximum(largestOf(elements[square][i]), largest);
-    }
   const float scale = scaleOf<Format>(largestOfBlock(
       largest, reinterpret_cast<float *>(sharedMemory() + Tile::kSharedBytes)));
 #pragma unroll

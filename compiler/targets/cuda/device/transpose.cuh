@@ -1,9 +1,10 @@
-// The transpose of a matrix of 8-bit floats, and a cast to 8-bit floats that also writes the transpose.
+// The transpose of a matrix of 8-bit floats, and a cast to 8-bit floats that also writes the
+// transpose.
 //
-// A thread block has a tile of 128 x 128 elements. A thread reads words of four elements of a row, turns
-// squares of 4 x 4 elements, and keeps words of four elements of a column in shared memory. `Shape`
-// has the constants int rows and columns. Grid: a block for each tile of 128 columns (x) and 128 rows (y),
-// of kThreads threads, with kSharedBytes of shared memory.
+// A thread block has a tile of 128 x 128 elements. A thread reads words of four elements of a row,
+// turns squares of 4 x 4 elements, and keeps words of four elements of a column in shared memory.
+// `Shape` has the constants int rows and columns. Grid: a block for each tile of 128 columns (x) and
+// 128 rows (y), of kThreads threads, with kSharedBytes of shared memory.
 #pragma once
 
 #include "lmc/math.cuh"
@@ -13,8 +14,8 @@ namespace lmc {
 
 template <typename Shape> struct Transpose {
   static constexpr int kThreads = 256, kTile = 128;
-  // A column of the tile has 32 words, and one more, so that the 32 threads of a warp, which write words
-  // of 32 columns, use 32 banks. So do threads that read whole columns. Columns 4 l + i lie apart:
+  // A column of the tile has 32 words, and one more, so that the 32 threads of a warp, which write
+  // words of 32 columns, use 32 banks. So do threads that read whole columns. Columns 4 l + i lie apart:
   // those with i = 0 come first.
   static constexpr int kWords = kTile / 4, kPitch = kWords + 1;
   static constexpr int kSharedBytes = kTile * kPitch * 4;
@@ -59,6 +60,17 @@ template <typename Shape> struct Transpose {
   static constexpr int kWarps = kThreads / 32, kSquares = kWords / kWarps;
   static __device__ int lane() { return int(threadIdx.x) % 32; }
   static __device__ int warp() { return int(threadIdx.x) / 32; }
+
+  // Loads the thread's squares.
+  template <typename T>
+  static __device__ void loadSquares(const T *x, Vec<T, 4> (&elements)[kSquares][4]) {
+#pragma unroll
+    for (int square = 0; square < kSquares; ++square)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        elements[square][i] = elementsAt(x, firstRow() + 4 * (warp() + square * kWarps) + i,
+                                         firstColumn() + 4 * lane());
+  }
 
   // Keeps a square, four words of four rows, in shared memory as word `word` of four columns.
   static __device__ void keepSquare(const Word (&rows)[4], int word) {

@@ -1,4 +1,5 @@
-// The kernels of quantize_rows, quantize_columns and quantize_tiles.
+// The kernels of the casts with a scale for each block: quantize_rows, quantize_columns,
+// quantize_tiles and quantize_tiles_transposed.
 #include "compiler/targets/cuda/CudaTypes.h"
 #include "compiler/targets/cuda/templates/CommandTemplates.h"
 
