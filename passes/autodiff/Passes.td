@@ -93,8 +93,8 @@ def QuantizeLinearsPass : Pass<"lm-quantize-linears", "::mlir::ModuleOp"> {
     Each `lm.linear` of a decoder layer becomes a product of E4M3 codes
     (`lm.scaled_matmul`), whose gradient is cast to E5M2. Tensors have one scale each, from their own
     values (*current scaling*). What several products read is cast once. Weights are cast before the
-    call of the layer. Weights that are `unquantized` stay in the compute dtype; if those of some calls of a layer
-    do, these calls get a copy of the layer's function.
+    call of the layer. Weights that are `unquantized` stay in the compute dtype; if those of some calls
+    of a layer do, these calls get a copy of the layer's function.
 
     ```mlir
     %w = lm.load @w.compute : tensor<32x16xbf16>

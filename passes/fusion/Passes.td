@@ -77,8 +77,8 @@ def FoldRopePass : Pass<"lm-fold-rope", "::mlir::ModuleOp"> {
 def FoldResidualPass : Pass<"lm-fold-residual", "::mlir::ModuleOp"> {
   let summary = "adds the residual in the matrix product of a linear layer";
   let description = [{
-    If only an `lm.add` reads the result of an `lm.linear` or `lm.scaled_matmul`, and the other operand of the sum is known
-    before the product, then that operand becomes the product's `residual`. The product reads it
+    If only an `lm.add` reads the result of an `lm.linear` or `lm.scaled_matmul`, and the other operand
+    of the sum is known before the product, then that operand becomes the product's `residual`. The product reads it
     as the matrix C of cuBLASLt's D = A B + C and rounds once, so bf16 results differ in their last
     bits. What reads the sum, most often a norm, has one input less. The pass is for CUDA targets:
     on a CPU the sum finds the product in the cache.
