@@ -171,6 +171,12 @@ LogicalResult Driver::plan() {
                             << "\", and a target.device of \"" << config.target.device
                             << "\" does not compute it; take \"none\", or a device that does: cpu, "
                                "a GPU from sm_89 on for \"tensor\", of sm_90 for \"block\"";
+  if (config.memory.store == "fp8" && options.compileTo >= Phase::Codegen &&
+      !target->multipliesEightBits(config.target.device, "tensor"))
+    return emitError(loc()) << "memory.store is \"fp8\", and a target.device of \""
+                            << config.target.device
+                            << "\" has no 8-bit floats; take \"compute_dtype\", or a device that "
+                               "has them: cpu, or a GPU from sm_89 on";
   if (spec && failed(requireLinks()))
     return failure();
   // This check precedes the phases, because they take long.

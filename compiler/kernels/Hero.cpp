@@ -346,9 +346,6 @@ private:
         llvm::any_of(types, isShortFloat))
       return fail("'" + op->getName().getStringRef() +
                   "' computes in a float of 8 or 16 bits; extend to f32 first");
-    if (llvm::any_of(op->getOperandTypes(), isEightBits))
-      return fail("'" + op->getName().getStringRef() +
-                  "' reads an 8-bit float, which only matrix products do");
     if (!llvm::all_of(
             types, [](Type type) { return isStorage(type) || isa<IntegerType, IndexType>(type); }))
       return fail("'" + op->getName().getStringRef() +

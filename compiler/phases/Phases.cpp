@@ -144,6 +144,8 @@ void PhaseRunner::addPasses(Phase phase, bool checks, FusionReport &fusions, Pas
     if (config.training.fp8 != "none")
       passes.addPass(createQuantizeLinearsPass({config.training.fp8 == "block"}));
     passes.addPass(createAutodiffPass());
+    if (config.memory.store == "fp8")
+      passes.addPass(createStoreCodesPass());
     // If ranks divide weights or state, copies of the weights travel between them.
     if (config.training.fp8 != "none" && config.distributed.shardRanks() == 1)
       passes.addPass(createReadMastersPass());

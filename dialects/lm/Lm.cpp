@@ -257,6 +257,19 @@ LogicalResult QuantizeRowsOp::verify() {
   return verifyBlocks(*this, {1}, {rows, columns}, {columns / kScaleBlock, rows});
 }
 
+LogicalResult QuantizeWholeRowsOp::verify() {
+  return verifyBlocks(*this, {}, getX().getType().getShape(), {extent(getX(), 0)});
+}
+
+LogicalResult DequantizeOp::verify() {
+  auto scale = cast<RankedTensorType>(getScale().getType());
+  if (getResult().getType().getShape() == getCodes().getType().getShape() &&
+      (scale.getRank() == 0 || scale.getDimSize(0) == extent(getCodes(), 0)))
+    return success();
+  return emitOpError("turns ") << getCodes().getType() << " with scales " << scale << " into "
+                               << getResult().getType();
+}
+
 LogicalResult QuantizeColumnsOp::verify() {
   const int64_t rows = extent(getX(), 0), columns = extent(getX(), 1);
   return verifyBlocks(*this, {0}, {columns, rows}, {rows / kScaleBlock, columns});

@@ -425,6 +425,30 @@ def QuantizeRowsOp : Lm_CheckedOp<"quantize_rows", [Differentiable, BecomesCall]
   let form = "$x";
 }
 
+def QuantizeWholeRowsOp : Lm_CheckedOp<"quantize_whole_rows"> {
+  let summary = "rounds rows to 8-bit floats, with one scale for each row";
+  let description = [{
+    `x` `[rows, columns]`; scales `[rows]`: the power of two of `lm.fp8_scale` for the largest absolute
+    value of the row. `lm-store-codes` makes the op.
+  }];
+  let fields = (ins 2DTensorOf<[F32, BF16]>:$x);
+  let results = (outs EightBitMatrix:$codes, 1DTensorOf<[F32]>:$scales);
+  let form = "$x";
+}
+
+def DequantizeOp : Lm_CheckedOp<"dequantize", [FreeToRecompute]> {
+  let summary = "the numbers for which codes stand: codes times scale";
+  let description = [{
+    `codes` `[rows, columns]`; `scale` is a scalar (`lm.quantize`) or `[rows]`
+    (`lm.quantize_whole_rows`). A scale is a power of two, so that only numbers below the normal ones of
+    the result's dtype are rounded. The op counts as free to recompute: the kernels that read its
+    result read the codes.
+  }];
+  let fields = (ins EightBitMatrix:$codes, AnyTypeOf<[0DTensorOf<[F32]>, 1DTensorOf<[F32]>]>:$scale);
+  let results = (outs 2DTensorOf<[F32, BF16]>:$result);
+  let form = "$codes `,` $scale";
+}
+
 def QuantizeColumnsOp : Lm_CheckedOp<"quantize_columns", [BecomesCall]> {
   let summary = "lm.quantize_rows of the transpose of x";
   let fields = (ins 2DTensorOf<[F32, BF16]>:$x);

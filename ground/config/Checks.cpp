@@ -255,13 +255,16 @@ void optimizer(const CheckedJob &job) {
 
 void fp8(const CheckedJob &job) {
   const TrainingConfig &training = job.config.training;
-  if (!job.sound({"training.fp8", "training.fp8_filter", "training.compute_dtype"}))
+  if (!job.sound({"training.fp8", "training.fp8_filter", "training.compute_dtype", "memory.store"}))
     return;
   if (training.fp8 == "none" && !training.fp8Filter.empty())
     job.error(
         "training.fp8_filter",
         "fp8_filter names weights that stay in the compute dtype, and with fp8 = \"none\" all do; "
         "leave it out, or give fp8 = \"tensor\"");
+  if (job.config.memory.store == "fp8" && training.computeDType == DataType::F64)
+    job.error("memory.store",
+              "store = \"fp8\" needs compute_dtype = \"bf16\" or \"f32\", not \"f64\"");
   if (training.fp8 != "none" && training.computeDType == DataType::F64)
     job.error("training.fp8", "fp8 = \"{}\" needs compute_dtype = \"bf16\" or \"f32\", not \"f64\"",
               training.fp8);

@@ -133,6 +133,7 @@ struct MemoryConfig {
   uint64_t budget = 0; // maximum bytes of all arenas together; 0: what the device spec allows
   RecomputeMode recompute = RecomputeMode::None;
   int64_t recomputeStride = 1; // with recompute "block", every n-th layer is recomputed
+  std::string store = "compute_dtype"; // dtype of what layers keep: "compute_dtype", "fp8"
   int64_t lossChunk = 0;       // tokens whose logits exist at a time; 0: the compiler chooses
   bool operator==(const MemoryConfig &) const = default;
 };

@@ -592,6 +592,27 @@ static SmallVector<Value> convertOp(OpBuilder &b, lm::QuantizeOp op) {
   return elementwise(b, op, [](Elements s) { return s[0] * (1.0 / s[1]); });
 }
 
+static SmallVector<Value> convertOp(OpBuilder &b, lm::QuantizeWholeRowsOp op) {
+  FusionBuilder f(b, op.getLoc(), Hero::RowReduction, op.getX(), "lm.quantize_whole_rows");
+  RankedTensorType type = op.getCodes().getType();
+  Value largest = f.reduce(type.getShape(), 1, b.getF32Type(), {{f.arg(0), f.all(2)}}, Combine::Max,
+                           [](Elements s) { return abs(s[0]); });
+  Value scales = f.map(op.getScales().getType(), {{largest, f.all(1)}}, [&](Elements s) {
+    return fp8Scale(s[0], cast<FloatType>(type.getElementType()));
+  });
+  Value codes = f.map(type, {{f.arg(0), f.all(2)}, {scales, f.outer(2)}},
+                      [](Elements s) { return s[0] * (1.0 / s[1]); });
+  return f.finish({codes, scales}).getResults();
+}
+
+static SmallVector<Value> convertOp(OpBuilder &b, lm::DequantizeOp op) {
+  FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op->getOperands(), "lm.dequantize");
+  const bool ofRows = tensorTypeOf(op.getScale()).getRank() == 1;
+  return {f.finishMap(op.getResult().getType(),
+                      {{f.arg(0), f.all(2)}, {f.arg(1), ofRows ? f.outer(2) : f.none(2)}},
+                      [](Elements s) { return s[0] * s[1]; })};
+}
+
 //===-- Mixture of experts ------------------------------------------------------------------===//
 
 static SmallVector<Value> convertOp(OpBuilder &b, lm::BalanceLossOp op) {
@@ -683,9 +704,9 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
       .Case<lm::SwigluOp, lm::SwigluGradOp, lm::GeluOp, lm::GeluGradOp, lm::RopeOp, lm::RmsNormOp,
             lm::RmsNormGradOp, lm::LayerNormOp, lm::LayerNormGradOp, lm::SumRowsOp, lm::EmbeddingOp,
             lm::SplitOp, lm::JoinOp, lm::GlobalNormOp, lm::GuardNormOp, lm::OwnRowsOp, lm::MaxAbsOp,
-            lm::Fp8ScaleOp, lm::QuantizeOp, lm::ScaledCastOp, lm::BalanceLossOp,
-            lm::BalanceLossGradOp, lm::BalanceTermsOp, lm::LateRowsOp, lm::RouterEntropyOp>(
-          [&](auto op) { return convertOp(b, op); })
+            lm::Fp8ScaleOp, lm::QuantizeOp, lm::QuantizeWholeRowsOp, lm::DequantizeOp,
+            lm::ScaledCastOp, lm::BalanceLossOp, lm::BalanceLossGradOp, lm::BalanceTermsOp,
+            lm::LateRowsOp, lm::RouterEntropyOp>([&](auto op) { return convertOp(b, op); })
       .Case(
           [&](lm::AddOp op) { return elementwise(b, op, [](Elements s) { return s[0] + s[1]; }); })
       .Case([&](lm::CastOp op) { return elementwise(b, op, identity); })

@@ -49,6 +49,7 @@ public:
     Block &body = forward.getBody().front();
     OperandRange returned = body.getTerminator()->getOperands();
     llvm::SmallPtrSet<Value, 4> atHand(body.args_begin(), body.args_end());
+    llvm::SmallPtrSet<Value, 8> ofCodes;
     atHand.insert(returned.begin(), returned.begin() + layerResults);
     auto add = [&](Value value, BlockRecomputeProblem::Value entry) {
       ids[value] = int(problem.values.size());
@@ -65,6 +66,16 @@ public:
       // wherever that saves bytes. The vector `seconds` has the op's real cost.
       seconds.push_back(cost(&op));
       entry.seconds = isFreeToRecompute(&op) ? 0 : seconds.back();
+      // The forward half does not compute what is made of codes.
+      const bool isOfCodes =
+          isa<lm::DequantizeOp>(op) ||
+          (isFreeToRecompute(&op) && llvm::any_of(op.getOperands(), [&](Value operand) {
+             return ofCodes.contains(operand);
+           }));
+      if (isOfCodes) {
+        seconds.back() = 0;
+        ofCodes.insert(op.result_begin(), op.result_end());
+      }
       entry.allowed = mayRecompute(&op);
       for (Value result : op.getResults()) {
         Value viewed = viewedValue(result);

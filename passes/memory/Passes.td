@@ -71,6 +71,40 @@ def AnalyzeRecomputePass : Pass<"lm-analyze-recompute", "::mlir::ModuleOp"> {
   ];
 }
 
+def StoreCodesPass : Pass<"lm-store-codes", "::mlir::ModuleOp"> {
+  let summary = "keeps values for the backward pass as 8-bit floats";
+  let description = [{
+    Rounds what the forward half of a layer keeps to f8E4M3FN, with a scale for each row, where it is
+    the result of a matrix product, of rope, of attention or of a sum. The backward half reads the
+    numbers for which the codes stand; what it makes of them for free (the norms, the activation, the
+    codes of a product's input), it makes of the rounded numbers. If the forward half casts a value
+    for a product with one scale (`lm.quantize`), these codes are kept. Attention reads the rounded q,
+    k and v in the forward half too: the sum of the probabilities in its gradient is 1 only if `lse`
+    was computed from the same numbers. The layer's arguments and results, `lse` and the logits of
+    routers stay as they are.
+
+    ```mlir
+    func.func private @layer.forward(%x: tensor<4x8xbf16>, ...) -> (...) {
+      %gate = lm.linear %x, %w : ...
+      ...
+      return %y, %gate : tensor<4x8xbf16>, tensor<4x16xbf16>
+    ```
+    becomes
+    ```mlir
+    func.func private @layer.forward(%x: tensor<4x8xbf16>, ...) -> (...) {
+      %gate = lm.linear %x, %w : ...
+      %codes, %scales = lm.quantize_whole_rows %gate : (tensor<4x16xbf16>) -> (tensor<4x16xf8E4M3FN>, tensor<4xf32>)
+      %rounded = lm.dequantize %codes, %scales : (tensor<4x16xf8E4M3FN>, tensor<4xf32>) -> tensor<4x16xbf16>
+      ...
+      return %y, %rounded : tensor<4x8xbf16>, tensor<4x16xbf16>
+    ```
+    `lm-apply-recompute` then keeps the codes and moves the `lm.dequantize` to the backward half,
+    because the op is free to recompute. Must run after `lm-autodiff`.
+  }];
+  let dependentDialects = ["::lmc::lm::LmDialect"];
+  let statistics = [Statistic<"numStored", "stored", "values that are kept as 8-bit floats">];
+}
+
 def ApplyRecomputePass : Pass<"lm-apply-recompute", "::mlir::ModuleOp"> {
   let summary = "drops values that the backward pass then recomputes";
   let description = [{

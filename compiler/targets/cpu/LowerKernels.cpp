@@ -380,8 +380,9 @@ private:
     Type element = op->getResult(0).getType();
     Type source = op->getOperand(0).getType();
     ScalarMath scalarMath{b, options.fma};
-    if (source.isBF16() && isa<arith::ExtFOp>(op)) {
-      Value wide = scalarMath.fromBf16(operands[0]);
+    if ((source.isBF16() || isEightBits(source)) && isa<arith::ExtFOp>(op)) {
+      Value wide = source.isBF16() ? scalarMath.fromBf16(operands[0])
+                                   : scalarMath.fromEightBits(operands[0], cast<FloatType>(source));
       return element.isF32() ? wide : arith::ExtFOp::create(b, typeOf(element, innermost), wide);
     }
     // AVX-512's instruction for this conversion is not used: it rounds results below 2^-126 to

@@ -207,4 +207,40 @@ Value ScalarMath::toEightBits(Value x, FloatType format) {
                                  arith::OrIOp::create(b, rounded, sign));
 }
 
+// A code without its sign is a number of the units of an f32's mantissa, of which it has the upper
+// bits. Numbers below the normal ones are made by a product: f32 has no such numbers where they
+// are.
+Value ScalarMath::fromEightBits(Value x, FloatType format) {
+  const llvm::fltSemantics &semantics = format.getFloatSemantics();
+  const int64_t shift = 24 - int64_t(APFloat::semanticsPrecision(semantics)),
+                smallest = APFloat::semanticsMinExponent(semantics),
+                most = int64_t(APFloat::getLargest(semantics).bitcastToAPInt().getZExtValue());
+  const bool hasInfinity = isa<Float8E5M2Type>(format);
+  Type integers = withElement(x.getType(), b.getI32Type());
+  Type floats = withElement(x.getType(), b.getF32Type());
+  Value bits = arith::ExtUIOp::create(b, integers, x);
+  Value size = arith::AndIOp::create(b, bits, integer(bits, 0x7F));
+  Value sign = arith::ShLIOp::create(b, arith::AndIOp::create(b, bits, integer(bits, 0x80)),
+                                     integer(bits, 24));
+  Value normal = arith::AddIOp::create(b, arith::ShLIOp::create(b, size, integer(bits, shift)),
+                                       integer(bits, (smallest - 1 + 127) << 23));
+  Value small = arith::SIToFPOp::create(b, floats, size);
+  small =
+      arith::MulFOp::create(b, small, constant(small, std::ldexp(1.0, int(smallest - 23 + shift))));
+  Value isSmall = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, size,
+                                        integer(bits, int64_t(1) << (23 - shift)));
+  Value magnitude =
+      arith::SelectOp::create(b, isSmall, arith::BitcastOp::create(b, integers, small), normal);
+  if (hasInfinity)
+    magnitude = arith::SelectOp::create(
+        b, arith::CmpIOp::create(b, arith::CmpIPredicate::ugt, size, integer(bits, most)),
+        integer(bits, 0x7F800000), magnitude);
+  magnitude =
+      arith::SelectOp::create(b,
+                              arith::CmpIOp::create(b, arith::CmpIPredicate::ugt, size,
+                                                    integer(bits, hasInfinity ? most + 1 : most)),
+                              integer(bits, 0x7FC00000), magnitude);
+  return arith::BitcastOp::create(b, floats, arith::OrIOp::create(b, magnitude, sign));
+}
+
 } // namespace lmc::codegen

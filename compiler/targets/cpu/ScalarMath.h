@@ -28,6 +28,9 @@ struct ScalarMath {
   // (ground/plan/FloatConvert.h), which saturate.
   mlir::Value toEightBits(mlir::Value x, mlir::FloatType format);
 
+  // Returns the f32 numbers for which the codes x, i8, stand (fromE4M3() and fromE5M2()).
+  mlir::Value fromEightBits(mlir::Value x, mlir::FloatType format);
+
   // Returns x * y + z. If `fma` is true, rounds only once, after the addition.
   mlir::Value mulAdd(mlir::Value x, mlir::Value y, mlir::Value z);
 

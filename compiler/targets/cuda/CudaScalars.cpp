@@ -114,7 +114,7 @@ CudaExpr compareFloats(arith::CmpFOp op, ArrayRef<CudaExpr> operands) {
 CudaExpr convert(Operation *op, const CudaExpr &x) {
   Type from = op->getOperand(0).getType(), to = op->getResult(0).getType();
   if (isa<arith::ExtFOp>(op)) {
-    CudaExpr wide = from.isBF16() || from.isF16() ? call("toFloat", x) : x;
+    CudaExpr wide = from.isF32() ? x : call("toFloat", x);
     return to.isF64() ? call("double", wide) : wide;
   }
   if (isa<arith::TruncFOp>(op))

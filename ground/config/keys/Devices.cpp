@@ -18,6 +18,12 @@ void Rows::devices() {
       "the budget in the least time. `keep-all` keeps every value, for comparisons.");
   KEY(memory.recomputeStride, range(1, kMaxLayers, "layers"),
       "`recompute = \"block\"`: every n-th layer is recomputed.");
+  KEY(memory.store, choices({"compute_dtype", "fp8"}),
+      "What layers keep for the backward pass: their values in the compute dtype, or `fp8`: "
+      "rounded "
+      "to E4M3 with a scale for each row, half the bytes of bf16. The backward pass, and attention "
+      "in the forward pass, compute with the rounded values. Inputs of layers stay in the compute "
+      "dtype ([more](fp8.md#kept-values)).");
   KEY(memory.lossChunk, range(1, kMaxInt32, "tokens"), orAuto,
       "Tokens whose logits exist at a time. For each chunk of so many tokens, the gradient of the "
       "head's weights is read and written once: larger chunks are faster and take more memory. "

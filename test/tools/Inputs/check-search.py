@@ -108,10 +108,10 @@ def tables():
     backward pass. A Llama of 1B under FSDP on 80 GB: 16 x 2048 took 73.6 GB, and 64 x 2048
     recomputed every layer, a fifth of the step and more.
     """
-    def job(config, mode, mbs, budget):
+    def job(config, mode, mbs, budget, *options):
         report = explain(config, *ONE_H100, f"--set=memory.recompute={mode}",
                          f"--set=training.micro_batch_size={mbs}",
-                         f"--set=training.batch_size={mbs}", f"--memory-budget={budget}")
+                         f"--set=training.batch_size={mbs}", f"--memory-budget={budget}", *options)
         assert report["memory"]["peak_bytes"] <= report["memory"]["budget_bytes"]
         return report
 
@@ -132,6 +132,13 @@ def tables():
         assert seconds(auto) <= min(fits), (mode, seconds(auto), fits)
         print(f"auto in the memory of {mode}: {seconds(auto) / min(fits):.4f} of its time")
 
+    # All but the residual stream in 8 bits: 8192 + 43008 bytes a token and layer, and the scales of rows. With one micro-step
+    # the codes of weights would count too.
+    codes = job("mistral-7b.toml", "none", 1, "200GiB", "--set=training.fp8=tensor", "--set=memory.store=fp8",
+                "--set=training.batch_size=2")
+    assert held(codes) <= 13000, held(codes)
+    print(f"mistral-7b in 8 bits: {held(codes):.0f} of 13000 MiB")
+
     small = job("llama1b.toml", "none", 16, "200GiB")
     assert small["memory"]["peak_bytes"] <= 54e9
     print(f"llama1b 16 x 2048: {small['memory']['peak_bytes'] / 1e9:.1f} GB")
@@ -140,6 +147,12 @@ def tables():
     assert large["memory"]["peak_bytes"] <= 80e9 and 0 < overhead < 0.15, overhead
     print(f"llama1b 64 x 2048: {large['memory']['peak_bytes'] / 1e9:.1f} GB, "
           f"{100 * overhead:.1f}% of the step recomputes")
+    eight = ["--set=training.fp8=tensor", "--set=memory.store=fp8"]
+    codes, kept = job("llama1b.toml", "auto", 64, "80GB", *eight), job("llama1b.toml", "none", 64, "400GiB", *eight)
+    less = 1 - seconds(kept) / seconds(codes)
+    plain = job("llama1b.toml", "auto", 64, "80GB", eight[0])
+    assert 0 <= less < overhead / 2 and seconds(codes) < seconds(plain), (less, overhead, seconds(codes), seconds(plain))
+    print(f"llama1b 64 x 2048 in 8 bits: {codes['memory']['peak_bytes'] / 1e9:.1f} GB, {100 * less:.1f}% of the step recomputes")
 
 
 def monotone():

@@ -73,6 +73,14 @@ __device__ inline e5m2 toE5M2(float x) {
   return {u8(pair)};
 }
 
+// Return the number of a code. From sm_89 on.
+__device__ inline float toFloat(e4m3 x) {
+  u32 pair;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(u16(x.bits)));
+  return toFloat(f16{u16(pair)});
+}
+__device__ inline float toFloat(e5m2 x) { return toFloat(f16{u16(u16(x.bits) << 8)}); }
+
 // Returns a word with `low` in its lower half and `high` in its upper half, both rounded to bf16.
 __device__ inline u32 packBf16(float low, float high) {
   u32 word;

@@ -78,6 +78,17 @@ template <int Mantissa, int Smallest> __device__ inline u8 toEightBits(float x, 
 __device__ inline e4m3 toE4M3(float x) { return {toEightBits<3, -6>(x, 0x7e)}; }
 __device__ inline e5m2 toE5M2(float x) { return {toEightBits<2, -14>(x, 0x7b)}; }
 
+__device__ inline float toFloat(e5m2 x) { return toFloat(f16{u16(u16(x.bits) << 8)}); }
+
+__device__ inline float toFloat(e4m3 x) {
+  const u32 size = x.bits & 0x7fu;
+  if (size == 0x7fu)
+    return __uint_as_float(0x7fffffffu);
+  const float y = size < 8u ? float(size) * 0.001953125f // below 2^-6: mantissa * 2^-9
+                            : __uint_as_float((size << 20) + (120u << 23));
+  return x.bits & 0x80u ? -y : y;
+}
+
 __device__ inline u32 packBf16(float low, float high) {
   return u32(toBf16(low).bits) | u32(toBf16(high).bits) << 16;
 }
