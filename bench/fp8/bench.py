@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Trains a model of 20 million parameters in bf16 and with training.fp8, on the same tokens: validation losses.
 
-    ./dev bench fp8 [--out=DIR] [--modes=none,tensor,block] [--seeds=1,2,3] [--threads=1]
+    ./dev bench fp8 [--out=DIR] [--modes=none,tensor,block,tensor+store] [--seeds=1,2,3] [--threads=1]
+
+A mode is a value of training.fp8, with "+store" for memory.store = "fp8".
 
 The text and its validation part are those of the demo. Runs go on where an earlier call has stopped, and what is ready is
 not repeated: a run takes half an hour of a core, or more. Prints a table, and writes DIR/losses.json.
@@ -36,7 +38,8 @@ def train(options, mode, seed):
     """Validation losses by step."""
     plan, run = options.out / f"{mode}-{seed}.plan", options.out / f"run-{mode}-{seed}"
     if STEPS not in validation_losses(run):
-        settings = {**SETTINGS, "training.fp8": mode, "training.seed": seed}
+        fp8, _, store = mode.partition("+")
+        settings = {**SETTINGS, "training.fp8": fp8, "training.seed": seed, "memory.store": "fp8" if store else "compute_dtype"}
         if not plan.exists():
             subprocess.run([BUILD / "bin/lmc", "compile", "--quiet", ROOT / "models/configs/demo.toml", "-o", plan,
                             *(f"--set={key}={value}" for key, value in settings.items())], check=True)
@@ -48,7 +51,7 @@ def train(options, mode, seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path, default=BUILD / "fp8")
-    parser.add_argument("--modes", default="none,tensor,block")
+    parser.add_argument("--modes", default="none,tensor,block,tensor+store")
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()

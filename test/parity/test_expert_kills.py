@@ -34,7 +34,7 @@ OLMOE = Job(
 # Each step moves the bias of each router by `router_bias_update_speed`, up or down: no optimizer's moment knows it.
 DOTS1 = with_settings(replace(OLMOE, model=Dots1(num_hidden_layers=2)), optimizer={"router_bias_update_speed": 0.01})
 EIGHT_BITS = with_settings(replace(OLMOE, model=Model(tie_word_embeddings=True), compute_dtype="bf16"),
-                           training={"fp8": "tensor"})
+                           training={"fp8": "tensor"}, memory={"store": "fp8"})
 JOBS = {"olmoe": OLMOE, "dots1": DOTS1, "fp8": EIGHT_BITS}
 
 

@@ -19,7 +19,8 @@ def explain(programs, toml, budget: int, *options: str) -> dict | None:
 
 
 @pytest.mark.parametrize("name, options", [("olmoe-1b-7b", ()), ("llama1b", ("--set=training.fp8=tensor",)),
-                                           ("llama1b", ("--set=training.fp8=block",))])
+                                           ("llama1b", ("--set=training.fp8=block",)),
+                                           ("llama1b", ("--set=training.fp8=tensor", "--set=memory.store=fp8"))])
 def test_drawn_budgets_are_kept_and_more_memory_is_not_slower(programs, root, name, options):
     toml = root / f"models/configs/{name}.toml"
     done = programs.run("lmc", "compile", toml, "--plan-only", "-o", "/dev/null", *OPTIONS, *options, "--memory-budget=1GiB")

@@ -154,6 +154,20 @@ def test_trains_8_bit_floats_as_the_cpu_does(programs, compiled, host, tmp_path,
     assert state_of(host(plan, "--no-cuda-graphs", seed=2).ok().out) == state_of(gpu.out)
 
 
+@pytest.mark.parametrize("mode, accumulation, dtype", [
+    ("none", 1, "f32"), ("tensor", 3, "f32"), ("block", 2, "f32"), ("none", 2, "bf16"), ("tensor", 2, "bf16")])
+def test_trains_from_kept_8_bit_floats_as_the_cpu_does(programs, compiled, host, tmp_path, mode, accumulation, dtype):
+    job = fp8_job(accumulation, mode, dtype=dtype)
+    job = replace(job, settings={**job.settings, "memory": {"store": "fp8"}})
+    programs.run("lmc-run", compiled(job), f"--out={tmp_path / 'cpu'}").ok()
+    plan = compiled(job, TARGET)
+    gpu = host(plan, seed=1).ok()
+    ours, theirs = losses(gpu.out), losses(tmp_path / "cpu")
+    print(ours, theirs)
+    assert ours == pytest.approx(theirs, rel=1e-3 if dtype == "f32" else 5e-3)
+    assert state_of(host(plan, "--no-cuda-graphs", seed=2).ok().out) == state_of(gpu.out)
+
+
 @pytest.mark.parametrize("mode", ["tensor", "block"])
 @pytest.mark.parametrize("accumulation", [1, 3])
 def test_gradients_of_8_bit_floats_are_the_cpus(programs, compiled, host, tmp_path, accumulation, mode):

@@ -1,18 +1,18 @@
 """memory.store = "fp8": what layers keep in 8 bits, against PyTorch."""
 
-import json
+import math
 from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
 
 import reference
-from programs import metrics
+from programs import checkpoints, metrics
 from test_fp8 import rounded_blocks
 from test_gradients import STEPS, assert_gradients_agree, dumped_gradients, job_of, relative_error, train
 
-FP8_STORE = {"memory": {"store": "fp8"}}
 FAMILIES = ["llama-grouped-tied", "llama-biases", "mistral-window", "qwen2", "qwen3", "olmo2", "gpt2"]
 
 
@@ -204,3 +204,42 @@ def test_recompute_changes_no_bit(programs, compiled, tmp_path, recompute, fp8):
         _, out = train(programs, compiled, tmp_path / str(index), stored_job("llama-grouped-tied", "bf16", fp8, recompute=mode))
         losses.append([(line["loss"], line["grad_norm"]) for line in metrics(out)])
     assert losses[0] == losses[1] and len(losses[0]) == STEPS
+
+
+@pytest.mark.parametrize("fp8", ["none", "tensor"])
+def test_ranks_that_divide_weights_give_the_same_bits(programs, compiled, tmp_path, fp8):
+    job = replace(stored_job("llama-grouped-tied", "bf16", fp8), micro_batch_size=2)
+    runs = {}
+    for strategy in ("zero1", "zero2", "zero3"):
+        mesh = {"strategy": strategy, "devices_per_node": 2}
+        out = tmp_path / strategy
+        each = replace(job, settings={**job.settings, "distributed": mesh})
+        programs.run("lmc-run", compiled(each), f"--out={out}", "--nproc=2").ok()
+        runs[strategy] = [(line["loss"], line["grad_norm"]) for line in metrics(out)]
+    assert runs["zero1"] == runs["zero2"] == runs["zero3"] and len(runs["zero1"]) == STEPS
+
+
+def test_a_run_goes_on_bit_for_bit(programs, compiled, tmp_path):
+    plan = compiled(stored_job("llama-grouped-tied", "bf16", "tensor"))
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    programs.run("lmc-run", plan, f"--out={whole}").ok()
+    programs.run("lmc-run", plan, f"--out={parts}", "--steps=4").ok()
+    programs.run("lmc-run", plan, f"--out={parts}").ok()
+    of = [[(line["step"], line["loss"], line["grad_norm"]) for line in metrics(out)] for out in (whole, parts)]
+    assert of[0] == of[1] and len(of[0]) == STEPS
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+@pytest.mark.parametrize("weight", ["self_attn.v_proj", "mlp.up_proj"])
+def test_steps_with_an_infinite_weight_are_left_out(programs, compiled, tmp_path, weight, value):
+    """The row's scale is infinite or NaN, and so is what its codes stand for: nothing hides it."""
+    job = stored_job("llama-grouped-tied", "bf16")
+    weights = reference.random_weights(job.model, seed=7)
+    name = f"model.layers.0.{weight}.weight"
+    weights[name][3, 5] = value
+    save_file(weights, tmp_path / "initial.safetensors")
+    out = tmp_path / "run"
+    done = programs.run("lmc-run", compiled(job), f"--out={out}", f"--init={tmp_path / 'initial.safetensors'}", "--steps=3").ok()
+    assert done.stderr.count("the step is skipped, all weights stay as they were") == 3
+    after = load_file(checkpoints(out)[3] / "model.safetensors")
+    assert all(torch.equal(after[each], weights[each]) for each in weights if each != name)

@@ -45,3 +45,19 @@ func.func @transpose(%x: tensor<16x32xf8E4M3FN>) {
   %y = lm.transpose %x : (tensor<16x32xf8E4M3FN>) -> tensor<16x32xf8E4M3FN>
   return
 }
+
+// -----
+
+func.func @whole_rows(%x: tensor<16x32xbf16>) {
+  // expected-error @below {{casts 'tensor<16x32xbf16>' to 'tensor<16x32xf8E4M3FN>' with scales 'tensor<32xf32>'}}
+  %c, %s = lm.quantize_whole_rows %x : (tensor<16x32xbf16>) -> (tensor<16x32xf8E4M3FN>, tensor<32xf32>)
+  return
+}
+
+// -----
+
+func.func @dequantize(%x: tensor<16x32xf8E4M3FN>, %s: tensor<32xf32>) {
+  // expected-error @below {{turns 'tensor<16x32xf8E4M3FN>' with scales 'tensor<32xf32>' into 'tensor<16x32xbf16>'}}
+  %y = lm.dequantize %x, %s : (tensor<16x32xf8E4M3FN>, tensor<32xf32>) -> tensor<16x32xbf16>
+  return
+}

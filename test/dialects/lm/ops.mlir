@@ -152,6 +152,12 @@ func.func @optimizer(%p: tensor<4x8xf32>, %s: tensor<f32>, %v: tensor<4xf32>) {
   %codes = lm.quantize %p, %scale : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xf8E4M3FN>
   // CHECK: %[[FIVE:.*]] = lm.quantize %[[P]], %[[SCALE]] : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xf8E5M2>
   %five = lm.quantize %p, %scale : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xf8E5M2>
+  // CHECK: %[[ROWS:.*]], %[[SCALES:.*]] = lm.quantize_whole_rows %[[P]] : (tensor<4x8xf32>) -> (tensor<4x8xf8E4M3FN>, tensor<4xf32>)
+  %rows, %scales = lm.quantize_whole_rows %p : (tensor<4x8xf32>) -> (tensor<4x8xf8E4M3FN>, tensor<4xf32>)
+  // CHECK: lm.dequantize %[[ROWS]], %[[SCALES]] : (tensor<4x8xf8E4M3FN>, tensor<4xf32>) -> tensor<4x8xbf16>
+  %numbers = lm.dequantize %rows, %scales : (tensor<4x8xf8E4M3FN>, tensor<4xf32>) -> tensor<4x8xbf16>
+  // CHECK: lm.dequantize %[[CODES]], %[[SCALE]] : (tensor<4x8xf8E4M3FN>, tensor<f32>) -> tensor<4x8xf32>
+  %same = lm.dequantize %codes, %scale : (tensor<4x8xf8E4M3FN>, tensor<f32>) -> tensor<4x8xf32>
   // CHECK: %[[SQUARE:.*]] = lm.scaled_matmul %[[CODES]], %[[FIVE]] scales %[[SCALE]], %[[SCALE]] : (tensor<4x8xf8E4M3FN>, tensor<4x8xf8E5M2>, tensor<f32>, tensor<f32>) -> tensor<4x4xf32> {grad_dtype = f8E5M2, transpose_b}
   %square = lm.scaled_matmul %codes, %five scales %scale, %scale : (tensor<4x8xf8E4M3FN>, tensor<4x8xf8E5M2>, tensor<f32>, tensor<f32>) -> tensor<4x4xf32> {transpose_b, grad_dtype = f8E5M2}
   // CHECK: lm.scaled_matmul %[[CODES]], %[[FIVE]] scales %[[SCALE]], %[[SCALE]] acc %[[SQUARE]] bias %[[V]] : (tensor<4x8xf8E4M3FN>, tensor<4x8xf8E5M2>, tensor<f32>, tensor<f32>, tensor<4x4xf32>, tensor<4xf32>) -> tensor<4x4xf32> {transpose_b}

@@ -118,6 +118,28 @@ TEST(ScalarMath, eightBitsAreThoseOfTheRuntime) {
   }
 }
 
+TEST(ScalarMath, eightBitsExtendExactly) {
+  for (const auto &[format, fromCode] :
+       {std::pair("f8E4M3FN", &lmc::fromE4M3), std::pair("f8E5M2", &lmc::fromE5M2)}) {
+    std::vector<uint8_t> x(256);
+    for (size_t code = 0; code < x.size(); ++code)
+      x[code] = uint8_t(code);
+    std::vector<float> y(x.size());
+    const std::string op = std::string("arith.extf %a : ") + format + " to f32";
+    for (CpuTarget target : {CpuTarget{"x86-64"}, CpuTarget{"native"}}) {
+      Kernel kernel(unary(op.c_str(), x.size(), format, "f32"), target);
+      ASSERT_EQ(kernel.error(), "");
+      kernel.run({x.data(), y.data()});
+      for (size_t code = 0; code < x.size(); ++code) {
+        const float want = fromCode(x[code]);
+        ASSERT_TRUE(y[code] == want || (std::isnan(y[code]) && std::isnan(want)))
+            << code << " of " << format << " is " << y[code] << ", not " << want;
+        ASSERT_EQ(std::signbit(y[code]), code >= 128) << code << " of " << format;
+      }
+    }
+  }
+}
+
 TEST(ScalarMath, bf16RoundsToNearestEven) {
   std::vector<float> x = sweep();
   for (uint32_t upper = 0; upper < 0x10000; ++upper)
