@@ -222,6 +222,25 @@ LogicalResult Fp8ScaleOp::verify() {
   return success();
 }
 
+LogicalResult PieceMaxAbsOp::verify() {
+  return expectEqual(*this, extent(getResult(), 0), int64_t(getStarts().size()), "tensors");
+}
+
+LogicalResult RanksFp8ScaleOp::verify() {
+  if (!isEightBits(getDtype()))
+    return emitOpError("has the dtype ") << getDtype() << "; give f8E4M3FN or f8E5M2";
+  const int64_t scales = extent(getResult(), 0);
+  if (scales == 0 || extent(getMax(), 0) % scales != 0)
+    return emitOpError("makes ") << scales << " scales of " << extent(getMax(), 0) << " values";
+  return success();
+}
+
+LogicalResult PieceQuantizeOp::verify() {
+  if (getCodes().getType().getShape() != getPiece().getType().getShape())
+    return emitOpError("rounds ") << getPiece().getType() << " to " << getCodes().getType();
+  return expectEqual(*this, int64_t(getScales().size()), int64_t(getStarts().size()), "scales");
+}
+
 // Checks that `y` has the dtype and the transposed shape of `x`.
 static LogicalResult verifyTranspose(Operation *op, RankedTensorType x, RankedTensorType y) {
   if (y == x.clone(SmallVector<int64_t>{x.getDimSize(1), x.getDimSize(0)}))

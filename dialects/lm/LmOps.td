@@ -393,6 +393,42 @@ def Fp8ScaleOp : Lm_CheckedOp<"fp8_scale"> {
   let form = "$max `of` $dtype";
 }
 
+def PieceMaxAbsOp : Lm_CheckedOp<"piece_max_abs"> {
+  let summary = "the largest absolute value of each tensor in a rank's piece of a unit";
+  let description = [{
+    A unit is the tensors of a layer, one after the other; tensor i begins in row starts[i] of it. With
+    n rows in `piece`, its row j is row `rank` n + j of the unit. `rank` is a whole number, the rank's
+    position along the axis `shard`. The result has an element for each tensor: 0 if the piece has no
+    element of it.
+  }];
+  let fields = (ins 2DTensorOf<[F32, BF16]>:$piece, 0DTensorOf<[F32]>:$rank,
+                    DenseI64ArrayAttr:$starts);
+  let results = (outs 1DTensorOf<[F32]>:$result);
+  let form = "$piece `of` $rank";
+}
+
+def RanksFp8ScaleOp : Lm_CheckedOp<"ranks_fp8_scale"> {
+  let summary = "lm.fp8_scale of the largest of several ranks' values";
+  let description = [{
+    `max` is those of the first rank, then those of the second, and so on: `[ranks * n]`. The result
+    is `[n]`.
+  }];
+  let fields = (ins 1DTensorOf<[F32]>:$max, TypeAttr:$dtype);
+  let results = (outs 1DTensorOf<[F32]>:$result);
+  let form = "$max `of` $dtype";
+}
+
+def PieceQuantizeOp : Lm_CheckedOp<"piece_quantize"> {
+  let summary = "lm.quantize of a rank's piece of a unit, with a scale for each tensor";
+  let description = [{
+    `piece`, `rank` and `starts` are those of `lm.piece_max_abs`.
+  }];
+  let fields = (ins 2DTensorOf<[F32, BF16]>:$piece, 0DTensorOf<[F32]>:$rank,
+                    Variadic<0DTensorOf<[F32]>>:$scales, DenseI64ArrayAttr:$starts);
+  let results = (outs EightBitMatrix:$codes);
+  let form = "$piece `of` $rank `scales` $scales";
+}
+
 def TransposeOp : Lm_CheckedOp<"transpose", [BecomesCall, FreeToRecompute]> {
   let summary = "the transpose of a matrix of 8-bit floats";
   let description = [{

@@ -893,8 +893,9 @@ private:
     const uint64_t ranks = ranksAlong(plan, op.axis());
     const uint64_t count = elements(slice(op.x()));
     const DType type = dtypeOf(op.x());
-    const bool isIndex = type == DType::I32 && op.kind() == plan::CollectiveKind::AllGather;
-    if (!isFloat(type) && type != DType::F16 && !isIndex)
+    const bool isMoved =
+        (type == DType::I32 || isEightBits(type)) && op.kind() == plan::CollectiveKind::AllGather;
+    if (!isFloat(type) && type != DType::F16 && !isMoved)
       return fail("it is of {}", plan::EnumNameDType(type));
     switch (op.kind()) {
     case plan::CollectiveKind::AllGather:

@@ -63,6 +63,16 @@ SmallVector<Cast> castsOf(func::FuncOp function) {
   return casts;
 }
 
+// Returns the transposes of codes that a function loads, by the name of the variable. Ranks that
+// exchange codes have them in variables.
+static llvm::StringMap<lm::TransposeOp> transposesOf(func::FuncOp function) {
+  llvm::StringMap<lm::TransposeOp> found;
+  for (auto transpose : function.getBody().front().getOps<lm::TransposeOp>())
+    if (auto load = transpose.getX().getDefiningOp<lm::LoadOp>())
+      found[load.getVariable()] = transpose;
+  return found;
+}
+
 struct KeepCodesPass : lmc::impl::KeepCodesPassBase<KeepCodesPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
@@ -76,8 +86,8 @@ struct KeepCodesPass : lmc::impl::KeepCodesPassBase<KeepCodesPass> {
       return;
     OpBuilder b(&getContext());
     // Keeps `value`, which `first` computes, in a new variable, and returns the variable's name.
-    auto keep = [&](Cast &cast, StringRef what, Value value) {
-      const std::string name = cast.name() + "." + what.str();
+    auto keep = [&](StringRef of, StringRef what, Value value) {
+      const std::string name = (of + "." + what).str();
       b.setInsertionPointToStart(module.getBody());
       auto variable = lm::VariableOp::create(b, value.getLoc(), name, lm::VariableKind::ComputeCopy,
                                              value.getType(),
@@ -95,10 +105,10 @@ struct KeepCodesPass : lmc::impl::KeepCodesPassBase<KeepCodesPass> {
     for (Cast cast : castsOf(first))
       if (!kept.contains(cast.name())) {
         Kept &names = kept[cast.name()];
-        names.codes = keep(cast, "codes", cast.codes);
-        names.scale = keep(cast, "scale", cast.scale);
+        names.codes = keep(cast.name(), "codes", cast.codes);
+        names.scale = keep(cast.name(), "scale", cast.scale);
         if (cast.transposed)
-          names.transposed = keep(cast, "transposed", cast.transposed);
+          names.transposed = keep(cast.name(), "transposed", cast.transposed);
         ++numKept;
       }
     auto read = [&](Value value, StringRef variable) {
@@ -121,6 +131,16 @@ struct KeepCodesPass : lmc::impl::KeepCodesPassBase<KeepCodesPass> {
         }
     for (Operation *op : unread)
       op->erase();
+
+    for (auto &[name, transpose] : transposesOf(first)) {
+      const StringRef variable = keep(name, "transposed", transpose);
+      ++numKept;
+      for (func::FuncOp function : later)
+        if (lm::TransposeOp again = transposesOf(function).lookup(name)) {
+          read(again, variable);
+          again.erase();
+        }
+    }
   }
 };
 } // namespace

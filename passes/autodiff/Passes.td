@@ -311,8 +311,8 @@ def KeepCodesPass : Pass<"lm-keep-codes", "::mlir::ModuleOp"> {
       %scale = lm.load @w.scale : tensor<f32>
     ```
     and `@micro_first` gets `lm.store %codes, @w.codes` and `lm.store %scale, @w.scale`. Without
-    gradient accumulation there is only `@micro_first`, and the pass changes nothing. It also leaves
-    weights alone that each micro-step gathers from other ranks. Must run after
+    gradient accumulation there is only `@micro_first`, and the pass changes nothing. Of weights whose
+    codes ranks exchange, only transposes are kept, if each rank has the whole weight. Must run after
     `lm-accumulate-gradients`.
   }];
   let dependentDialects = ["::lmc::lm::LmDialect"];

@@ -136,13 +136,14 @@ private:
     return success();
   }
 
-  // Returns true if all callers pass codes that they make: those of a weight, which are made once a
-  // step and not once a micro-step.
+  // Returns true if all callers pass codes that they make or load: those of a weight, which are
+  // made once a step and not once a micro-step.
   bool isOfWeight(BlockArgument argument) {
     auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
     ArrayRef<func::CallOp> callers = calls[function];
     return !callers.empty() && llvm::all_of(callers, [&](func::CallOp call) {
-      return call.getOperand(argument.getArgNumber()).getDefiningOp<lm::QuantizeOp>();
+      return isa_and_nonnull<lm::QuantizeOp, lm::LoadOp>(
+          call.getOperand(argument.getArgNumber()).getDefiningOp());
     });
   }
 

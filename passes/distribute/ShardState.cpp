@@ -45,6 +45,7 @@ struct UnitKey {
   FloatAttr balanced;  // null except for the bias of a router
   bool isTaken;        // true if the optimizer supports the parameters
   bool hasCopy;
+  bool hasCodes;  // true if functions read only 8-bit codes of the parameters
   int64_t groups; // number of ranks that divide the unit's experts; 1: no experts
   Type element;
   bool operator==(const UnitKey &) const = default;
@@ -140,6 +141,22 @@ private:
     return layer.value_or(-1);
   }
 
+  // Returns true if functions only cast `variable` to E4M3 with one scale, which comes from itself.
+  bool hasOneScale(lm::VariableOp variable) {
+    bool isCast = false;
+    for (Operation *user : users.lookup(variable.getSymName())) {
+      auto load = dyn_cast<lm::LoadOp>(user);
+      for (Operation *reader : load ? load->getUsers() : user->getUsers()) {
+        auto cast = dyn_cast<lm::QuantizeOp>(reader);
+        if (!isa<lm::MaxAbsOp>(reader) &&
+            !(cast && isa<Float8E4M3FNType>(tensorTypeOf(cast.getResult()).getElementType())))
+          return false;
+        isCast |= bool(cast);
+      }
+    }
+    return isCast;
+  }
+
   void formUnits() {
     for (auto function : module.getOps<func::FuncOp>())
       function.walk([&](Operation *op) {
@@ -164,10 +181,12 @@ private:
                   parameter.getBalancedAttr(),
                   facts->takes(lm::steppedParameter(parameter)),
                   bool(copy),
+                  /*hasCodes=*/false,
                   int64_t(parameter.getGroups()),
                   type.getElementType()};
       if (!key.isVector) {
         key.layer = layerOf(copy ? copy : parameter);
+        key.hasCodes = key.groups == 1 && ranks > 1 && hasOneScale(copy ? copy : parameter);
         if (key.layer < 0)
           key.alone = int64_t(units.size());
       }
@@ -214,12 +233,40 @@ private:
     divided(parameter);
     divided(declare(lm::stateName(unit.name, Kind::Gradient), Kind::Gradient, unit.piece,
                     init(lm::InitKind::Zeros), first, unit.name));
-    if (unit.key.hasCopy) {
+    if (unit.key.hasCopy && !unit.key.hasCodes) {
       Type compute = tensorTypeOf(unit.members.front().copy).getElementType();
       divided(declare(lm::stateName(unit.name, Kind::ComputeCopy), Kind::ComputeCopy,
                       unit.piece.clone(compute), lm::InitAttr::copyOf(b.getStringAttr(unit.name)),
                       first, unit.name));
     }
+    if (unit.key.hasCodes)
+      declareCodes(unit);
+  }
+
+  // Declares the variables of a unit's codes, which dist-sync-optimizer makes: those of a rank's
+  // piece, or of the whole unit if ranks have whole weights.
+  void declareCodes(Unit &unit) {
+    const Member &first = unit.members.front();
+    auto declareOne = [&](StringRef suffix, ArrayRef<int64_t> shape, Type element) {
+      lm::VariableOp variable = declare(
+          (unit.name + suffix).str(), Kind::ComputeCopy, RankedTensorType::get(shape, element),
+          lm::InitAttr::get(b.getContext(), lm::InitKind::None), first.parameter);
+      variable.setAnonymous(true);
+      return variable;
+    };
+    Type code = Float8E4M3FNType::get(b.getContext());
+    lm::VariableOp codes =
+        dividesWeights(unit)
+            ? declareOne(kCodes, {unit.piece.getNumElements() / kMomentBlock, kMomentBlock}, code)
+            : declareOne(kWhole, {unit.elements}, code);
+    declareOne(kScales, {int64_t(unit.members.size())}, b.getF32Type());
+    SmallVector<int64_t> starts;
+    for (const Member &member : unit.members)
+      starts.push_back(member.offset / kMomentBlock);
+    codes->setAttr(kStarts, b.getDenseI64ArrayAttr(starts));
+    codes->setAttr(
+        kRounded,
+        TypeAttr::get(tensorTypeOf(first.copy ? first.copy : first.parameter).getElementType()));
   }
 
   lm::VariableOp declare(StringRef name, Kind kind, RankedTensorType type, lm::InitAttr init,
@@ -285,12 +332,12 @@ private:
     const Member &first = unit.members.front();
     lm::VariableOp read = first.copy ? first.copy : first.parameter;
     auto none = lm::InitAttr::get(b.getContext(), lm::InitKind::None);
-    const std::string name = unit.name + ".whole";
-    lm::VariableOp storage =
-        declare(name, Kind::ComputeCopy,
-                RankedTensorType::get({unit.elements}, tensorTypeOf(read).getElementType()), none,
-                first.parameter);
-    storage.setAnonymous(true);
+    const std::string name = unit.name + kWhole.str();
+    if (!unit.key.hasCodes)
+      declare(name, Kind::ComputeCopy,
+              RankedTensorType::get({unit.elements}, tensorTypeOf(read).getElementType()), none,
+              first.parameter)
+          .setAnonymous(true);
     for (Member &member : unit.members) {
       lm::VariableOp copy = member.copy;
       if (!copy) {
@@ -305,8 +352,52 @@ private:
       copy.removeParameterAttr();
       copy.setStorage(StringRef(name));
       copy.setStorageOffset(uint64_t(member.offset));
+      if (unit.key.hasCodes)
+        readCodes(copy, unit, &member - unit.members.begin());
       member.copy = copy;
     }
+  }
+
+  // Makes the functions read the codes of member `number` of the unit, which `copy` has from now
+  // on.
+  void readCodes(lm::VariableOp copy, const Unit &unit, int64_t number) {
+    RankedTensorType type = tensorTypeOf(copy).clone(Float8E4M3FNType::get(b.getContext()));
+    copy.setType(type);
+    const Member &member = unit.members[size_t(number)];
+    for (Operation *user :
+         users.lookup(lm::VariableOp(member.copy ? member.copy : member.parameter).getSymName()))
+      if (auto load = dyn_cast<lm::LoadOp>(user)) {
+        b.setInsertionPoint(load);
+        Value codes = lm::LoadOp::create(b, load.getLoc(), type, copy.getSymName());
+        for (Operation *op : replaceCasts(load, codes, scaleOf(unit, number, loadScales(unit))))
+          op->erase();
+      }
+  }
+
+  Value loadScales(const Unit &unit) {
+    auto scales = symbols.lookup<lm::VariableOp>(unit.name + kScales.str());
+    return lm::LoadOp::create(b, NameLoc::get(b.getStringAttr("weights/" + unit.name)),
+                              scales.getType(), scales.getSymName());
+  }
+  Value scaleOf(const Unit &unit, int64_t number, Value scales) {
+    return reshape(b, scales.getLoc(), sliceRows(b, scales.getLoc(), scales, number, 1), {});
+  }
+
+  // Replaces the casts of a weight that `load` reads. Returns the ops that nothing needs any more,
+  // each before what it reads.
+  SmallVector<Operation *> replaceCasts(lm::LoadOp load, Value codes, Value scale) {
+    SmallVector<Operation *> unread;
+    for (Operation *reader : load->getUsers())
+      if (auto cast = dyn_cast<lm::QuantizeOp>(reader)) {
+        cast.getScale().replaceAllUsesExcept(scale, cast);
+        cast.replaceAllUsesWith(codes);
+        unread.append({cast, cast.getScale().getDefiningOp()});
+      }
+    for (Operation *reader : load->getUsers())
+      if (isa<lm::MaxAbsOp>(reader))
+        unread.push_back(reader);
+    unread.push_back(load);
+    return unread;
   }
 
   // Renames a gradient that only lm.accumulate ops use.
@@ -339,23 +430,32 @@ private:
     if (!first)
       return;
     auto mesh = symbols.lookup<dist::MeshOp>(kMesh);
-    const std::string source =
-        unit.key.hasCopy ? lm::stateName(unit.name, Kind::ComputeCopy) : unit.name;
+    const std::string source = unit.key.hasCodes  ? unit.name + kCodes.str()
+                               : unit.key.hasCopy ? lm::stateName(unit.name, Kind::ComputeCopy)
+                                                  : unit.name;
     auto variable = symbols.lookup<lm::VariableOp>(source);
     b.setInsertionPoint(first);
     Location loc = NameLoc::get(b.getStringAttr("weights/" + unit.name));
     Value piece = lm::LoadOp::create(b, loc, variable.getType(), source);
     Value whole = gatherPieces(b, loc, mesh, piece, unit.key.groups, unit.key.layer);
     Value vector = reshape(b, loc, whole, {unit.elements});
+    Value scales = unit.key.hasCodes ? loadScales(unit) : Value();
+    SmallVector<Operation *> unread;
     for (auto [load, member] : loads) {
-      auto type = cast<RankedTensorType>(load.getType());
-      b.setInsertionPoint(first);
+      RankedTensorType type = tensorTypeOf(load.getResult());
       Value weight =
           reshape(b, loc, sliceRows(b, loc, vector, member->offset, type.getNumElements()),
                   type.getShape());
+      if (unit.key.hasCodes) {
+        unread.append(
+            replaceCasts(load, weight, scaleOf(unit, member - unit.members.begin(), scales)));
+        continue;
+      }
       load.replaceAllUsesWith(weight);
-      load.erase();
+      unread.push_back(load);
     }
+    for (Operation *op : unread)
+      op->erase();
   }
 
   UnitGradients gradientsOf(const Unit &unit) {

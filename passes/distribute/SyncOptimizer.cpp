@@ -4,6 +4,7 @@
 #include "passes/distribute/Passes.h"
 #include "passes/distribute/Units.h"
 
+#include "ground/plan/MomentBlock.h"
 #include "ground/plan/Names.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -141,18 +142,30 @@ private:
     Block &body = *refresh.addEntryBlock();
     b.setInsertionPointToStart(&body);
     auto end = func::ReturnOp::create(b, module.getLoc());
-    llvm::StringSet<> unused; // names of pieces' compute copies (functions read only whole weights)
+    llvm::StringSet<> unused;        // names of pieces' compute copies that no function reads
+    SmallVector<Piece> loaded, made; // those of which ranks gather codes
     for (auto parameter : llvm::to_vector(module.getOps<lm::VariableOp>())) {
       if (parameter.getKind() != Kind::Parameter || !parameter.getShards())
         continue;
       const StringRef unit = parameter.getSymName();
       const std::string copyName = lm::stateName(unit, Kind::ComputeCopy);
       auto copy = symbols.lookup<lm::VariableOp>(copyName);
-      auto whole = symbols.lookup<lm::VariableOp>((unit + ".whole").str());
+      auto whole = symbols.lookup<lm::VariableOp>((unit + kWhole).str());
+      auto codes = symbols.lookup<lm::VariableOp>((unit + kCodes).str());
+      if (whole && whole->hasAttr(kStarts))
+        codes = whole;
       b.setInsertionPoint(end);
       Value piece;
-      if (whole || copy)
+      if (whole || copy || codes)
         piece = lm::LoadOp::create(b, end.getLoc(), parameter.getType(), unit);
+      if (codes) {
+        loaded.push_back({codes, unit, piece});
+        b.setInsertionPoint(optimizer.getBody().front().getTerminator());
+        made.push_back({codes, unit, newPiece(optimizer, parameter)});
+        if (!made.back().value)
+          return optimizer.emitError("makes no new weights of @") << unit;
+        continue;
+      }
       if (!whole) {
         if (copy)
           lm::StoreOp::create(b, end.getLoc(),
@@ -174,6 +187,10 @@ private:
         unused.insert(copy.getStorage().value_or(copyName));
       }
     }
+    b.setInsertionPoint(end);
+    castPieces(loaded);
+    b.setInsertionPoint(optimizer.getBody().front().getTerminator());
+    castPieces(made);
     for (auto store : llvm::make_early_inc_range(optimizer.getBody().front().getOps<lm::StoreOp>()))
       if (unused.contains(store.getVariable()))
         store.erase();
@@ -181,6 +198,71 @@ private:
       if (unused.contains(variable.getSymName()))
         variable.erase();
     return success();
+  }
+
+  // A rank's piece of the parameters of a unit, and the variable of its codes or of all ranks'.
+  struct Piece {
+    lm::VariableOp codes;
+    StringRef unit;
+    Value value;
+
+    ArrayRef<int64_t> starts() const {
+      return codes->getAttrOfType<DenseI64ArrayAttr>(kStarts).asArrayRef();
+    }
+  };
+
+  // Casts pieces to 8-bit codes. Ranks find the largest values of all tensors together, so that
+  // each scale is that of the whole tensor.
+  void castPieces(ArrayRef<Piece> pieces) {
+    if (pieces.empty())
+      return;
+    Location loc = NameLoc::get(b.getStringAttr("weights"));
+    auto scalar = RankedTensorType::get({}, b.getF32Type());
+    Value rank = loadShardRank(b, loc, mesh, symbols, scalar);
+    SmallVector<Value> matrices, largest;
+    int64_t count = 0;
+    auto locOf = [&](const Piece &piece) {
+      return NameLoc::get(b.getStringAttr("weights/" + piece.unit));
+    };
+    for (const Piece &piece : pieces) {
+      Location of = locOf(piece);
+      const Type compute = piece.codes->getAttrOfType<TypeAttr>(kRounded).getValue();
+      const int64_t elements = tensorTypeOf(piece.value).getNumElements();
+      Value matrix = reshape(b, of, piece.value, {elements / kMomentBlock, kMomentBlock});
+      if (tensorTypeOf(matrix).getElementType() != compute)
+        matrix = lm::CastOp::create(b, of, tensorTypeOf(matrix).clone(compute), matrix);
+      matrices.push_back(matrix);
+      auto type = scalar.clone(int64_t(piece.starts().size()));
+      largest.push_back(lm::PieceMaxAbsOp::create(b, of, type, matrix, rank, piece.starts()));
+      count += type.getDimSize(0);
+    }
+    Value all = tensor::EmptyOp::create(b, loc, {count}, b.getF32Type());
+    int64_t offset = 0;
+    for (Value part : largest) {
+      all = insertRows(b, loc, part, all, offset);
+      offset += tensorTypeOf(part).getDimSize(0);
+    }
+    all = createCollective<dist::AllGatherOp>(b, loc, mesh, Axis::Shard, all);
+    Value scales = lm::RanksFp8ScaleOp::create(b, loc, scalar.clone(count), all,
+                                               tensorTypeOf(pieces[0].codes).getElementType());
+    offset = 0;
+    for (auto [piece, matrix] : llvm::zip_equal(pieces, matrices)) {
+      Location of = locOf(piece);
+      const auto number = int64_t(piece.starts().size());
+      Value own = sliceRows(b, of, scales, offset, number);
+      SmallVector<Value> scalars;
+      for (int64_t i = 0; i < number; ++i)
+        scalars.push_back(reshape(b, of, sliceRows(b, of, own, i, 1), {}));
+      RankedTensorType target = tensorTypeOf(piece.codes);
+      Value codes =
+          lm::PieceQuantizeOp::create(b, of, tensorTypeOf(matrix).clone(target.getElementType()),
+                                      matrix, rank, scalars, piece.starts());
+      if (codes.getType() != target)
+        codes = reshape(b, of, gatherPieces(b, of, mesh, codes, /*groups=*/1), target.getShape());
+      lm::StoreOp::create(b, of, codes, lm::VariableOp(piece.codes).getSymName());
+      lm::StoreOp::create(b, of, own, (piece.unit + kScales).str());
+      offset += number;
+    }
   }
 
   // Returns the value that the optimizer stores to the piece `source`, or null if it stores none.

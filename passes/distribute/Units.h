@@ -16,6 +16,13 @@ namespace lmc {
 
 inline constexpr llvm::StringLiteral kMesh = "ranks";
 
+// Suffixes of variables: those of a whole unit, of a rank's piece of a unit in 8-bit codes, and of
+// the scales of the unit's tensors.
+inline constexpr llvm::StringLiteral kWhole = ".whole", kCodes = ".codes", kScales = ".scales";
+// Attributes of the variable of codes: the first row of each tensor in the unit, and the dtype to
+// which weights are rounded before they are cast.
+inline constexpr llvm::StringLiteral kStarts = "dist.starts", kRounded = "dist.rounded";
+
 // Loads the rank's position along the axis `shard` as a scalar of `type`. Declares it if needed.
 mlir::Value loadShardRank(mlir::OpBuilder &b, mlir::Location loc, dist::MeshOp mesh,
                           mlir::SymbolTable &symbols, mlir::Type type);

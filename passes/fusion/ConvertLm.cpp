@@ -592,6 +592,64 @@ static SmallVector<Value> convertOp(OpBuilder &b, lm::QuantizeOp op) {
   return elementwise(b, op, [](Elements s) { return s[0] * (1.0 / s[1]); });
 }
 
+// Returns the row of the unit that row `row` of the rank's piece, which has `count` rows, is.
+static Scalar rowOfUnit(Scalar rank, Scalar row, int64_t count) {
+  Type i32 = IntegerType::get(rank.type().getContext(), 32);
+  return rank.make<arith::FPToSIOp>(i32, rank) * double(count) + row.toI32();
+}
+
+static SmallVector<Value> convertOp(OpBuilder &b, lm::PieceMaxAbsOp op) {
+  Location loc = op.getLoc();
+  const int64_t count = tensorTypeOf(op.getPiece()).getDimSize(0);
+  Value largest =
+      reduceAlone(b, loc, Hero::RowReduction, op.getPiece(), 1, b.getF32Type(), Combine::Max,
+                  "lm.piece_max_abs", [](Elements s) { return abs(s[0]); });
+  FusionBuilder f(b, loc, Hero::RowReduction, {largest, op.getRank()}, "lm.piece_max_abs");
+  SmallVector<Value> found;
+  for (auto [number, start] : llvm::enumerate(op.getStarts())) {
+    const bool isLast = number + 1 == op.getStarts().size();
+    const int64_t end = isLast ? 0 : op.getStarts()[number + 1];
+    found.push_back(
+        f.reduce({count}, 0, b.getF32Type(), {{f.arg(0), f.all(1)}, {f.arg(1), f.none(1)}},
+                 Combine::Max, [&, start = start](Elements s) {
+                   Scalar row = rowOfUnit(s[1], s.index(0), count);
+                   Scalar none = s[0].constant(0);
+                   Scalar before = isLast ? s[0] : select(row < double(end), s[0], none);
+                   return select(row < double(start), none, before);
+                 }));
+  }
+  Value all = tensor::EmptyOp::create(b, loc, {int64_t(found.size())}, b.getF32Type());
+  for (auto [number, one] : llvm::enumerate(f.finish(found).getResults()))
+    all = insertRows(b, loc, reshape(b, loc, one, {1}), all, int64_t(number));
+  return {all};
+}
+
+static SmallVector<Value> convertOp(OpBuilder &b, lm::RanksFp8ScaleOp op) {
+  Location loc = op.getLoc();
+  RankedTensorType type = op.getResult().getType();
+  const int64_t count = type.getDimSize(0), ranks = tensorTypeOf(op.getMax()).getDimSize(0) / count;
+  Value largest =
+      reduceAlone(b, loc, Hero::ColumnReduction, reshape(b, loc, op.getMax(), {ranks, count}), 0,
+                  b.getF32Type(), Combine::Max, "lm.ranks_fp8_scale");
+  FusionBuilder f(b, loc, Hero::Elementwise, largest, "lm.ranks_fp8_scale");
+  return {f.finishMap(type, {{f.arg(0), f.all(1)}},
+                      [&](Elements s) { return fp8Scale(s[0], cast<FloatType>(op.getDtype())); })};
+}
+
+static SmallVector<Value> convertOp(OpBuilder &b, lm::PieceQuantizeOp op) {
+  FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op->getOperands(), "lm.piece_quantize");
+  SmallVector<FusionBuilder::Read> reads{{f.arg(0), f.all(2)}};
+  for (unsigned i = 1; i < op->getNumOperands(); ++i)
+    reads.push_back({f.arg(i), f.none(2)});
+  const int64_t count = tensorTypeOf(op.getPiece()).getDimSize(0);
+  return {f.finishMap(op.getCodes().getType(), reads, [&](Elements s) {
+    Scalar row = rowOfUnit(s[1], s.index(0), count), scale = s[2];
+    for (size_t i = 1; i < op.getStarts().size(); ++i)
+      scale = select(row < double(op.getStarts()[i]), scale, s[2 + i]);
+    return s[0] * (1.0 / scale);
+  })};
+}
+
 static SmallVector<Value> convertOp(OpBuilder &b, lm::QuantizeWholeRowsOp op) {
   FusionBuilder f(b, op.getLoc(), Hero::RowReduction, op.getX(), "lm.quantize_whole_rows");
   RankedTensorType type = op.getCodes().getType();
@@ -705,8 +763,9 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
             lm::RmsNormGradOp, lm::LayerNormOp, lm::LayerNormGradOp, lm::SumRowsOp, lm::EmbeddingOp,
             lm::SplitOp, lm::JoinOp, lm::GlobalNormOp, lm::GuardNormOp, lm::OwnRowsOp, lm::MaxAbsOp,
             lm::Fp8ScaleOp, lm::QuantizeOp, lm::QuantizeWholeRowsOp, lm::DequantizeOp,
-            lm::ScaledCastOp, lm::BalanceLossOp, lm::BalanceLossGradOp, lm::BalanceTermsOp,
-            lm::LateRowsOp, lm::RouterEntropyOp>([&](auto op) { return convertOp(b, op); })
+            lm::PieceMaxAbsOp, lm::RanksFp8ScaleOp, lm::PieceQuantizeOp, lm::ScaledCastOp,
+            lm::BalanceLossOp, lm::BalanceLossGradOp, lm::BalanceTermsOp, lm::LateRowsOp,
+            lm::RouterEntropyOp>([&](auto op) { return convertOp(b, op); })
       .Case(
           [&](lm::AddOp op) { return elementwise(b, op, [](Elements s) { return s[0] + s[1]; }); })
       .Case([&](lm::CastOp op) { return elementwise(b, op, identity); })

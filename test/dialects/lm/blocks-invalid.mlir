@@ -61,3 +61,27 @@ func.func @dequantize(%x: tensor<16x32xf8E4M3FN>, %s: tensor<32xf32>) {
   %y = lm.dequantize %x, %s : (tensor<16x32xf8E4M3FN>, tensor<32xf32>) -> tensor<16x32xbf16>
   return
 }
+
+// -----
+
+func.func @piece_max_abs(%x: tensor<4x8xf32>, %r: tensor<f32>) {
+  // expected-error @below {{tensors}}
+  %y = lm.piece_max_abs %x of %r : (tensor<4x8xf32>, tensor<f32>) -> tensor<3xf32> {starts = array<i64: 0, 5>}
+  return
+}
+
+// -----
+
+func.func @ranks_fp8_scale(%x: tensor<5xf32>) {
+  // expected-error @below {{makes 2 scales of 5 values}}
+  %y = lm.ranks_fp8_scale %x of f8E4M3FN : (tensor<5xf32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @piece_quantize(%x: tensor<4x8xf32>, %r: tensor<f32>) {
+  // expected-error @below {{scales}}
+  %y = lm.piece_quantize %x of %r scales %r : (tensor<4x8xf32>, tensor<f32>, tensor<f32>) -> tensor<4x8xf8E4M3FN> {starts = array<i64: 0, 5>}
+  return
+}

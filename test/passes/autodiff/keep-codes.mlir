@@ -87,3 +87,31 @@ func.func @micro_last() {
   lm.store %z, @z : tensor<32x32xf32>
   return
 }
+
+// -----
+
+// Ranks that exchange codes load them. The first micro-step keeps their transpose.
+// CHECK: lm.variable @w.compute.transposed compute_copy : tensor<16x32xf8E4M3FN> init none {anonymous}
+lm.variable @w.compute compute_copy : tensor<32x16xf8E4M3FN> init none
+lm.variable @z input : tensor<16x32xf8E4M3FN> init none
+
+// CHECK-LABEL: func.func @micro_first
+// CHECK:         %[[T:.*]] = lm.transpose
+// CHECK:         lm.store %[[T]], @w.compute.transposed
+func.func @micro_first() {
+  %w = lm.load @w.compute : tensor<32x16xf8E4M3FN>
+  %t = lm.transpose %w : (tensor<32x16xf8E4M3FN>) -> tensor<16x32xf8E4M3FN>
+  lm.store %t, @z : tensor<16x32xf8E4M3FN>
+  return
+}
+
+// CHECK-LABEL: func.func @micro_last
+// CHECK-NOT:     lm.transpose
+// CHECK:         %[[T:.*]] = lm.load @w.compute.transposed
+// CHECK:         lm.store %[[T]], @z
+func.func @micro_last() {
+  %w = lm.load @w.compute : tensor<32x16xf8E4M3FN>
+  %t = lm.transpose %w : (tensor<32x16xf8E4M3FN>) -> tensor<16x32xf8E4M3FN>
+  lm.store %t, @z : tensor<16x32xf8E4M3FN>
+  return
+}
