@@ -411,10 +411,11 @@ def RanksFp8ScaleOp : Lm_CheckedOp<"ranks_fp8_scale"> {
   let summary = "lm.fp8_scale of the largest of several ranks' values";
   let description = [{
     `max` is those of the first rank, then those of the second, and so on: `[ranks * n]`. The result
-    is `[n]`.
+    is `[n, 4]`: each scale four times, so that each begins at a multiple of 16 bytes, as cuBLASLt
+    needs it.
   }];
   let fields = (ins 1DTensorOf<[F32]>:$max, TypeAttr:$dtype);
-  let results = (outs 1DTensorOf<[F32]>:$result);
+  let results = (outs 2DTensorOf<[F32]>:$result);
   let form = "$max `of` $dtype";
 }
 

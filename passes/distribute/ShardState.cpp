@@ -259,7 +259,7 @@ private:
         dividesWeights(unit)
             ? declareOne(kCodes, {unit.piece.getNumElements() / kMomentBlock, kMomentBlock}, code)
             : declareOne(kWhole, {unit.elements}, code);
-    declareOne(kScales, {int64_t(unit.members.size())}, b.getF32Type());
+    declareOne(kScales, {int64_t(unit.members.size()), kScalePitch}, b.getF32Type());
     SmallVector<int64_t> starts;
     for (const Member &member : unit.members)
       starts.push_back(member.offset / kMomentBlock);
@@ -369,7 +369,8 @@ private:
       if (auto load = dyn_cast<lm::LoadOp>(user)) {
         b.setInsertionPoint(load);
         Value codes = lm::LoadOp::create(b, load.getLoc(), type, copy.getSymName());
-        for (Operation *op : replaceCasts(load, codes, scaleOf(unit, number, loadScales(unit))))
+        for (Operation *op :
+             replaceCasts(load, codes, scaleOf(b, load.getLoc(), loadScales(unit), number)))
           op->erase();
       }
   }
@@ -378,9 +379,6 @@ private:
     auto scales = symbols.lookup<lm::VariableOp>(unit.name + kScales.str());
     return lm::LoadOp::create(b, NameLoc::get(b.getStringAttr("weights/" + unit.name)),
                               scales.getType(), scales.getSymName());
-  }
-  Value scaleOf(const Unit &unit, int64_t number, Value scales) {
-    return reshape(b, scales.getLoc(), sliceRows(b, scales.getLoc(), scales, number, 1), {});
   }
 
   // Replaces the casts of a weight that `load` reads. Returns the ops that nothing needs any more,
@@ -448,7 +446,7 @@ private:
                   type.getShape());
       if (unit.key.hasCodes) {
         unread.append(
-            replaceCasts(load, weight, scaleOf(unit, member - unit.members.begin(), scales)));
+            replaceCasts(load, weight, scaleOf(b, loc, scales, member - unit.members.begin())));
         continue;
       }
       load.replaceAllUsesWith(weight);

@@ -243,7 +243,7 @@ private:
       offset += tensorTypeOf(part).getDimSize(0);
     }
     all = createCollective<dist::AllGatherOp>(b, loc, mesh, Axis::Shard, all);
-    Value scales = lm::RanksFp8ScaleOp::create(b, loc, scalar.clone(count), all,
+    Value scales = lm::RanksFp8ScaleOp::create(b, loc, scalar.clone({count, kScalePitch}), all,
                                                tensorTypeOf(pieces[0].codes).getElementType());
     offset = 0;
     for (auto [piece, matrix] : llvm::zip_equal(pieces, matrices)) {
@@ -252,7 +252,7 @@ private:
       Value own = sliceRows(b, of, scales, offset, number);
       SmallVector<Value> scalars;
       for (int64_t i = 0; i < number; ++i)
-        scalars.push_back(reshape(b, of, sliceRows(b, of, own, i, 1), {}));
+        scalars.push_back(scaleOf(b, of, own, i));
       RankedTensorType target = tensorTypeOf(piece.codes);
       Value codes =
           lm::PieceQuantizeOp::create(b, of, tensorTypeOf(matrix).clone(target.getElementType()),

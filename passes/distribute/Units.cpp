@@ -32,6 +32,11 @@ Uses lmc::usesOf(Value value) {
   return uses;
 }
 
+Value lmc::scaleOf(OpBuilder &b, Location loc, Value scales, int64_t number) {
+  Value all = reshape(b, loc, scales, {tensorTypeOf(scales).getNumElements()});
+  return reshape(b, loc, sliceRows(b, loc, all, number * kScalePitch, 1), {});
+}
+
 Value lmc::loadShardRank(OpBuilder &b, Location loc, dist::MeshOp mesh, SymbolTable &symbols,
                          Type type) {
   constexpr StringLiteral kName = "run.shard_rank";

@@ -23,6 +23,11 @@ inline constexpr llvm::StringLiteral kWhole = ".whole", kCodes = ".codes", kScal
 // which weights are rounded before they are cast.
 inline constexpr llvm::StringLiteral kStarts = "dist.starts", kRounded = "dist.rounded";
 
+// Scales lie `kScalePitch` elements apart, so that each begins at a multiple of 16 bytes.
+inline constexpr int64_t kScalePitch = 4;
+// Returns scale `number` of `scales`, [tensors, kScalePitch], as a scalar.
+mlir::Value scaleOf(mlir::OpBuilder &b, mlir::Location loc, mlir::Value scales, int64_t number);
+
 // Loads the rank's position along the axis `shard` as a scalar of `type`. Declares it if needed.
 mlir::Value loadShardRank(mlir::OpBuilder &b, mlir::Location loc, dist::MeshOp mesh,
                           mlir::SymbolTable &symbols, mlir::Type type);

@@ -632,7 +632,7 @@ static SmallVector<Value> convertOp(OpBuilder &b, lm::RanksFp8ScaleOp op) {
       reduceAlone(b, loc, Hero::ColumnReduction, reshape(b, loc, op.getMax(), {ranks, count}), 0,
                   b.getF32Type(), Combine::Max, "lm.ranks_fp8_scale");
   FusionBuilder f(b, loc, Hero::Elementwise, largest, "lm.ranks_fp8_scale");
-  return {f.finishMap(type, {{f.arg(0), f.all(1)}},
+  return {f.finishMap(type, {{f.arg(0), f.outer(2)}},
                       [&](Elements s) { return fp8Scale(s[0], cast<FloatType>(op.getDtype())); })};
 }
 

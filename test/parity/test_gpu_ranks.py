@@ -306,6 +306,22 @@ def test_an_abort_of_nccl_that_never_returns_does_not_keep_the_rank(compiled, st
     assert rank.code == RANK_FAILED and len(errors) == 1 and "rank 1" in errors[0], rank.stderr
 
 
+@pytest.mark.parametrize("strategy, nodes, devices", [("zero1", 1, 2), ("zero3", 1, 2), ("hybrid_shard", 2, 2)])
+def test_ranks_that_exchange_codes_are_near_one_rank(programs, compiled, train, strategy, nodes, devices):
+    """Sums in another order can change a code. Also without graphs, and through the host's memory."""
+    fp8 = "--set", "training.fp8=tensor"
+    one = train(compiled(JOB, *options("f32", "no_shard", 1, 1, 1), *fp8), 1).ok()
+    plan = compiled(JOB, *options("f32", strategy, nodes, devices, 2), *fp8)
+    explained = json.loads(programs.run("lmc", "explain", plan, "--json").ok().stdout)
+    assert "piece_quantize" in {command.get("kernel") for function in explained["functions"] for command in function["commands"]}
+    graphs = train(plan, nodes * devices).ok()
+    found = difference(losses(graphs.out), losses(one.out))
+    print(f"losses {found:.1e}")
+    assert found < 1e-2
+    for seed, more in enumerate((("--no-cuda-graphs",), ("--collectives=host",)), 2):
+        assert train(plan, nodes * devices, *more, LMC_HOST_SEED=seed).ok().bits() == graphs.bits(), (seed, more)
+
+
 def test_experts_that_ranks_divide_equal_one_rank(programs, compiled, train):
     """Two pairs of ranks. Also without graphs, and with the exchange of tokens through the host's memory."""
     model = Model(architecture="olmoe", vocab_size=128, hidden_size=32, intermediate_size=32, num_hidden_layers=1,

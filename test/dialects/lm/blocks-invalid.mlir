@@ -74,7 +74,7 @@ func.func @piece_max_abs(%x: tensor<4x8xf32>, %r: tensor<f32>) {
 
 func.func @ranks_fp8_scale(%x: tensor<5xf32>) {
   // expected-error @below {{makes 2 scales of 5 values}}
-  %y = lm.ranks_fp8_scale %x of f8E4M3FN : (tensor<5xf32>) -> tensor<2xf32>
+  %y = lm.ranks_fp8_scale %x of f8E4M3FN : (tensor<5xf32>) -> tensor<2x4xf32>
   return
 }
 

@@ -154,8 +154,8 @@ func.func @optimizer(%p: tensor<4x8xf32>, %s: tensor<f32>, %v: tensor<4xf32>) {
   %five = lm.quantize %p, %scale : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xf8E5M2>
   // CHECK: %[[OWN:.*]] = lm.piece_max_abs %[[P]] of %[[S]] : (tensor<4x8xf32>, tensor<f32>) -> tensor<2xf32> {starts = array<i64: 0, 5>}
   %own = lm.piece_max_abs %p of %s : (tensor<4x8xf32>, tensor<f32>) -> tensor<2xf32> {starts = array<i64: 0, 5>}
-  // CHECK: lm.ranks_fp8_scale %[[OWN]] of f8E4M3FN : (tensor<2xf32>) -> tensor<1xf32>
-  %ranks = lm.ranks_fp8_scale %own of f8E4M3FN : (tensor<2xf32>) -> tensor<1xf32>
+  // CHECK: lm.ranks_fp8_scale %[[OWN]] of f8E4M3FN : (tensor<2xf32>) -> tensor<1x4xf32>
+  %ranks = lm.ranks_fp8_scale %own of f8E4M3FN : (tensor<2xf32>) -> tensor<1x4xf32>
   // CHECK: lm.piece_quantize %[[P]] of %[[S]] scales %[[S]], %[[SCALE]] : (tensor<4x8xf32>, tensor<f32>, tensor<f32>, tensor<f32>) -> tensor<4x8xf8E4M3FN> {starts = array<i64: 0, 5>}
   %piece = lm.piece_quantize %p of %s scales %s, %scale : (tensor<4x8xf32>, tensor<f32>, tensor<f32>, tensor<f32>) -> tensor<4x8xf8E4M3FN> {starts = array<i64: 0, 5>}
   // CHECK: %[[ROWS:.*]], %[[SCALES:.*]] = lm.quantize_whole_rows %[[P]] : (tensor<4x8xf32>) -> (tensor<4x8xf8E4M3FN>, tensor<4xf32>)

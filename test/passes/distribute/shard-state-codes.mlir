@@ -12,7 +12,7 @@ lm.variable @v.grad gradient : tensor<64x64xf32> init zeros {parameter = "v"}
 
 // CHECK:     lm.variable @unit.0 parameter : tensor<16x256xf32>
 // CHECK:     lm.variable @unit.0.codes compute_copy : tensor<16x256xf8E4M3FN> init none {anonymous, dist.rounded = f32, dist.starts = array<i64: 0, 16>}
-// CHECK:     lm.variable @unit.0.scales compute_copy : tensor<2xf32> init none {anonymous}
+// CHECK:     lm.variable @unit.0.scales compute_copy : tensor<2x4xf32> init none {anonymous}
 // CHECK-NOT: @unit.1
 
 // Ranks that have whole weights have their codes.
@@ -40,7 +40,7 @@ func.func private @layer(%x: tensor<16x64xf8E4M3FN>, %w: tensor<64x64xf8E4M3FN>,
 // SYNC:         lm.store %[[NEW:.*]], @unit.0 :
 // SYNC:         %[[MAX:.*]] = lm.piece_max_abs %[[NEW]] of %[[RANK:.*]] : (tensor<16x256xf32>, tensor<f32>) -> tensor<2xf32> {starts = array<i64: 0, 16>}
 // SYNC:         %[[ALL:.*]] = dist.all_gather %{{.*}} over @ranks shard : (tensor<2xf32>) -> tensor<4xf32>
-// SYNC-NEXT:    %[[SCALES:.*]] = lm.ranks_fp8_scale %[[ALL]] of f8E4M3FN : (tensor<4xf32>) -> tensor<2xf32>
+// SYNC-NEXT:    %[[SCALES:.*]] = lm.ranks_fp8_scale %[[ALL]] of f8E4M3FN : (tensor<4xf32>) -> tensor<2x4xf32>
 // SYNC:         %[[CODES:.*]] = lm.piece_quantize %[[NEW]] of %[[RANK]] scales %{{.*}}, %{{.*}} : {{.*}} -> tensor<16x256xf8E4M3FN> {starts = array<i64: 0, 16>}
 // SYNC-NEXT:    lm.store %[[CODES]], @unit.0.codes
 // SYNC-NEXT:    lm.store %{{.*}}, @unit.0.scales
