@@ -372,6 +372,12 @@ class Pack:
         for mode in smoke_jobs.eight_bits(self.arch):
             wanted.append((f"fp8 {mode}, llama1b MBS 16 GAS 1", f"llama1b-fp8-{mode}", "llama1b",
                            {**llama1b(16), "training.fp8": mode}, None))
+        if smoke_jobs.eight_bits(self.arch):
+            fp8 = {"training.fp8": "tensor"}
+            wanted.append(("fp8 kept, llama1b MBS 64 GAS 1", "llama1b-fp8-kept", "llama1b",
+                           {**llama1b(64), **fp8, "memory.store": "fp8"}, None))
+            wanted.append(("fp8 tensor, mistral MBS 1 GAS 4", "mistral-fp8", "mistral-7b",
+                           {**mistral(self.layers_that_fit()), **fp8}, None))
         if self.arch == "sm_90a":
             wanted.insert(1, ("llama1b MBS 16 GAS 1, attention by mma.sync", "llama1b", "llama1b", llama1b(16), "sm_90"))
         jobs = [self.trains(*job[:4], [], "steps", job[4]) for job in wanted]

@@ -2,12 +2,13 @@
 // example.
 #include "passes/autodiff/Passes.h"
 
-#include "dialects/lm/Lm.h"
+#include "dialects/lm/EightBits.h"
 #include "ground/plan/Names.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/SymbolTable.h"
 
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 
 namespace lmc {
@@ -51,11 +52,9 @@ SmallVector<Cast> castsOf(func::FuncOp function) {
     add(tiles, ".transposed");
   for (auto codes : function.getBody().front().getOps<lm::QuantizeOp>()) {
     lm::LoadOp load = loadOf(codes.getX());
-    auto scale = codes.getScale().getDefiningOp<lm::Fp8ScaleOp>();
-    auto max = scale ? scale.getMax().getDefiningOp<lm::MaxAbsOp>() : lm::MaxAbsOp();
-    if (!load || !max || max.getX() != codes.getX())
+    if (!load || !lm::hasOwnScale(codes))
       continue;
-    Cast &cast = casts.emplace_back(Cast{load, codes, scale, {}});
+    Cast &cast = casts.emplace_back(Cast{load, codes, codes.getScale(), {}});
     for (Operation *user : codes->getUsers())
       if (auto transposed = dyn_cast<lm::TransposeOp>(user))
         cast.transposed = transposed;
@@ -65,8 +64,8 @@ SmallVector<Cast> castsOf(func::FuncOp function) {
 
 // Returns the transposes of codes that a function loads, by the name of the variable. Ranks that
 // exchange codes have them in variables.
-static llvm::StringMap<lm::TransposeOp> transposesOf(func::FuncOp function) {
-  llvm::StringMap<lm::TransposeOp> found;
+static llvm::MapVector<StringRef, lm::TransposeOp> transposesOf(func::FuncOp function) {
+  llvm::MapVector<StringRef, lm::TransposeOp> found;
   for (auto transpose : function.getBody().front().getOps<lm::TransposeOp>())
     if (auto load = transpose.getX().getDefiningOp<lm::LoadOp>())
       found[load.getVariable()] = transpose;

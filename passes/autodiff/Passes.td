@@ -272,8 +272,9 @@ def TransposeCodesPass : Pass<"lm-transpose-codes", "::mlir::ModuleOp"> {
   let description = [{
     Tensor cores before sm_100 multiply 8-bit floats only if the rows of both factors run along the
     dimension that is summed over: `a` `[m, k]`, and `b` `[n, k]`. So the gradients of a linear layer
-    need transposed factors. The codes of a weight are transposed by the caller of a layer, where
-    `lm-keep-codes` finds them, other codes before the product that reads them.
+    need transposed factors. The codes that the caller of a layer makes or loads are transposed
+    there, where `lm-keep-codes` finds them; others, also those of weights that ranks gather, before the
+    product that reads them.
 
     ```mlir
     %dw = lm.scaled_matmul %dy, %x scales %sdy, %sx : (tensor<32x16xf8E5M2>, tensor<32x64xf8E4M3FN>, tensor<f32>, tensor<f32>) -> tensor<16x64xf32> {transpose_a}

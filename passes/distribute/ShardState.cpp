@@ -4,7 +4,7 @@
 #include "passes/distribute/Units.h"
 
 #include "dialects/dist/Dist.h"
-#include "dialects/lm/Lm.h"
+#include "dialects/lm/EightBits.h"
 #include "ground/plan/MomentBlock.h"
 #include "ground/plan/Names.h"
 
@@ -141,19 +141,18 @@ private:
     return layer.value_or(-1);
   }
 
-  // Returns true if functions only cast `variable` to E4M3 with one scale, which comes from itself.
+  // Returns true if functions only cast `variable` to E4M3, with one scale that comes from itself.
   bool hasOneScale(lm::VariableOp variable) {
     bool isCast = false;
-    for (Operation *user : users.lookup(variable.getSymName())) {
-      auto load = dyn_cast<lm::LoadOp>(user);
-      for (Operation *reader : load ? load->getUsers() : user->getUsers()) {
+    for (Operation *load : users.lookup(variable.getSymName()))
+      for (Operation *reader : load->getUsers()) {
         auto cast = dyn_cast<lm::QuantizeOp>(reader);
         if (!isa<lm::MaxAbsOp>(reader) &&
-            !(cast && isa<Float8E4M3FNType>(tensorTypeOf(cast.getResult()).getElementType())))
+            !(cast && lm::hasOwnScale(cast) &&
+              isa<Float8E4M3FNType>(tensorTypeOf(cast.getResult()).getElementType())))
           return false;
         isCast |= bool(cast);
       }
-    }
     return isCast;
   }
 

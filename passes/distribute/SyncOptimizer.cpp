@@ -211,6 +211,13 @@ private:
     }
   };
 
+  Value roundedTo(Type element, Location loc, Value matrix) {
+    RankedTensorType type = tensorTypeOf(matrix);
+    return type.getElementType() == element
+               ? matrix
+               : lm::CastOp::create(b, loc, type.clone(element), matrix).getResult();
+  }
+
   // Casts pieces to 8-bit codes. Ranks find the largest values of all tensors together, so that
   // each scale is that of the whole tensor.
   void castPieces(ArrayRef<Piece> pieces) {
@@ -229,11 +236,10 @@ private:
       const Type compute = piece.codes->getAttrOfType<TypeAttr>(kRounded).getValue();
       const int64_t elements = tensorTypeOf(piece.value).getNumElements();
       Value matrix = reshape(b, of, piece.value, {elements / kMomentBlock, kMomentBlock});
-      if (tensorTypeOf(matrix).getElementType() != compute)
-        matrix = lm::CastOp::create(b, of, tensorTypeOf(matrix).clone(compute), matrix);
       matrices.push_back(matrix);
       auto type = scalar.clone(int64_t(piece.starts().size()));
-      largest.push_back(lm::PieceMaxAbsOp::create(b, of, type, matrix, rank, piece.starts()));
+      largest.push_back(lm::PieceMaxAbsOp::create(b, of, type, roundedTo(compute, of, matrix), rank,
+                                                  piece.starts()));
       count += type.getDimSize(0);
     }
     Value all = tensor::EmptyOp::create(b, loc, {count}, b.getF32Type());
@@ -254,9 +260,11 @@ private:
       for (int64_t i = 0; i < number; ++i)
         scalars.push_back(scaleOf(b, of, own, i));
       RankedTensorType target = tensorTypeOf(piece.codes);
-      Value codes =
-          lm::PieceQuantizeOp::create(b, of, tensorTypeOf(matrix).clone(target.getElementType()),
-                                      matrix, rank, scalars, piece.starts());
+      const Type compute = piece.codes->getAttrOfType<TypeAttr>(kRounded).getValue();
+      // Rounding again takes no memory: both kernels read the parameters.
+      Value codes = lm::PieceQuantizeOp::create(
+          b, of, tensorTypeOf(matrix).clone(target.getElementType()),
+          roundedTo(compute, of, matrix), rank, scalars, piece.starts());
       if (codes.getType() != target)
         codes = reshape(b, of, gatherPieces(b, of, mesh, codes, /*groups=*/1), target.getShape());
       lm::StoreOp::create(b, of, codes, lm::VariableOp(piece.codes).getSymName());

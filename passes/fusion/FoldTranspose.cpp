@@ -3,7 +3,7 @@
 #include "passes/fusion/Passes.h"
 
 #include "dialects/interfaces/Step.h"
-#include "dialects/lm/Lm.h"
+#include "dialects/lm/EightBits.h"
 
 namespace lmc {
 #define GEN_PASS_DEF_FOLDTRANSPOSEPASS
@@ -13,13 +13,6 @@ namespace lmc {
 using namespace mlir;
 using namespace lmc;
 
-// Returns true if the scale of a cast comes from the tensor itself, which is then in memory.
-static bool hasOwnScale(lm::QuantizeOp cast) {
-  auto scale = cast.getScale().getDefiningOp<lm::Fp8ScaleOp>();
-  auto max = scale ? scale.getMax().getDefiningOp<lm::MaxAbsOp>() : lm::MaxAbsOp();
-  return max && max.getX() == cast.getX();
-}
-
 namespace {
 struct FoldTransposePass : lmc::impl::FoldTransposePassBase<FoldTransposePass> {
   void runOnOperation() override {
@@ -27,7 +20,8 @@ struct FoldTransposePass : lmc::impl::FoldTransposePassBase<FoldTransposePass> {
     getOperation().walk([&](lm::TransposeOp transpose) { transposes.push_back(transpose); });
     for (lm::TransposeOp transpose : transposes) {
       auto cast = transpose.getX().getDefiningOp<lm::QuantizeOp>();
-      if (!cast || !hasOwnScale(cast) || cast->hasOneUse())
+      if (!cast || !lm::hasOwnScale(cast) ||
+          cast->hasOneUse()) // a tensor with a scale of its own is in memory
         continue;
       OpBuilder b(cast);
       auto both = lm::QuantizeTransposedOp::create(

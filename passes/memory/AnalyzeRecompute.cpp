@@ -33,8 +33,10 @@ bool feedsActivation(Operation *op) {
 bool mayRunAgain(Operation *op, StringRef mode) {
   if (mode == "block" || isFreeToRecompute(op))
     return true;
-  return mode == "full" && isa<lm::LinearOp, lm::MatmulOp, lm::ScaledMatmulOp>(op) &&
-         feedsActivation(op);
+  // Codes of what "full" recomputes, or keeps in the compute dtype for it, are made again, too.
+  return mode == "full" &&
+         (isa<lm::QuantizeWholeRowsOp>(op) ||
+          (isa<lm::LinearOp, lm::MatmulOp, lm::ScaledMatmulOp>(op) && feedsActivation(op)));
 }
 
 std::string nameOf(Operation *op) {
@@ -66,7 +68,8 @@ public:
       // wherever that saves bytes. The vector `seconds` has the op's real cost.
       seconds.push_back(cost(&op));
       entry.seconds = isFreeToRecompute(&op) ? 0 : seconds.back();
-      // The forward half does not compute what is made of codes.
+      // What is made of codes is never kept, because the codes are smaller. So each option makes it
+      // again, and its time does not matter here.
       const bool isOfCodes =
           isa<lm::DequantizeOp>(op) ||
           (isFreeToRecompute(&op) && llvm::any_of(op.getOperands(), [&](Value operand) {

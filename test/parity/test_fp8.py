@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 import reference
 from programs import checkpoints, metrics
 from test_dots1 import JOB as DOTS1
+from test_expert_parallel import COUNTS_WRITES, sent_and_predicted
 from test_gradients import MODELS, OPTIMIZER, STEPS, assert_gradients_agree, dumped_gradients, job_of, relative_error, train
 
 SEPARATE = "--disable-fusion=linears"  # each linear layer has its own product, and so its own scales
@@ -220,8 +221,8 @@ def test_a_run_goes_on_bit_for_bit(programs, compiled, tmp_path, mode):
 
 @pytest.mark.parametrize("mode", LINEARS)
 def test_ranks_that_divide_weights_give_the_same_bits(programs, compiled, tmp_path, mode):
-    """Ranks of zero1 cast whole weights once a step; those of zero3 cast what each micro-step gathers. One rank adds
-    up the micro-steps in another order."""
+    """With one scale for a tensor, ranks exchange codes. With blocks, those of zero1 cast whole weights once a step, and those of
+    zero3 what each micro-step gathers. One rank adds up the micro-steps in another order."""
     job = fp8_job("llama-grouped-tied", "bf16", mode, micro_batch_size=4 if mode == "block" else 2)
     if mode == "block":
         job = replace(job, batch_size=16)
@@ -239,16 +240,41 @@ def test_ranks_that_divide_weights_give_the_same_bits(programs, compiled, tmp_pa
         assert [loss for loss, _ in run] == pytest.approx([loss for loss, _ in runs["no_shard"]], rel=1e-2)
 
 
+@pytest.mark.parametrize("name, training, optimizer", [
+    ("mixtral", {}, "adamw"), ("llama-grouped-tied", {"fp8_filter": ["*.layers.0.mlp.*", "*.o_proj.weight"]}, "adamw"),
+    ("llama-grouped-tied", {}, "adamw8bit"), ("llama-grouped-tied", {}, "muon"), ("gpt2", {}, "adamw")])
+def test_codes_of_a_part_of_the_weights_travel(programs, compiled, tmp_path, name, training, optimizer):
+    """Experts, filtered weights and those that an optimizer leaves to another one are in units of their own."""
+    runs = {}
+    for strategy, ranks in (("no_shard", 1), ("zero1", 2), ("zero3", 2)):
+        mesh = {"strategy": strategy, "devices_per_node": ranks}
+        job = job_of(name, "bf16", micro_batch_size=2, settings={
+            "training": {"fp8": "tensor", **training}, "optimizer": {"type": optimizer}, "distributed": mesh})
+        plan, out = compiled(job), tmp_path / strategy
+        if ranks > 1:
+            explained = json.loads(programs.run("lmc", "explain", plan, "--json").ok().stdout)
+            assert any("piece_quantize" in command.get("kernel", "") for f in explained["functions"] for command in f["commands"])
+        programs.run("lmc-run", plan, f"--out={out}", *([f"--nproc={ranks}"] if ranks > 1 else [])).ok()
+        runs[strategy] = [line["loss"] for line in metrics(out)]
+    print(runs)
+    for run in runs.values():
+        assert run == pytest.approx(runs["no_shard"], rel=3e-2) and len(run) == STEPS
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("mode", LINEARS)
 @pytest.mark.parametrize("value", [math.inf, math.nan])
-def test_steps_with_an_infinite_weight_are_left_out(programs, compiled, tmp_path, mode, value):
+def test_steps_with_an_infinite_weight_are_left_out(programs, compiled, tmp_path, mode, value, ranks):
     """Its scale is infinite or NaN, and so are the products with it: nothing hides it."""
-    job = fp8_job("llama-grouped-tied", "bf16", mode)
+    job = fp8_job("llama-grouped-tied", "bf16", mode, micro_batch_size=4)
+    if ranks > 1:
+        job = replace(job, settings={**job.settings, "distributed": {"strategy": "zero3", "devices_per_node": ranks}})
     weights = reference.random_weights(job.model, seed=7)
     weights["model.layers.0.mlp.down_proj.weight"][3, 5] = value
     save_file(weights, tmp_path / "initial.safetensors")
     out = tmp_path / "run"
-    done = programs.run("lmc-run", compiled(job), f"--out={out}", f"--init={tmp_path / 'initial.safetensors'}", "--steps=3").ok()
+    done = programs.run("lmc-run", compiled(job), f"--out={out}", f"--init={tmp_path / 'initial.safetensors'}", "--steps=3",
+                        *([f"--nproc={ranks}"] if ranks > 1 else [])).ok()
     assert done.stderr.count("the step is skipped, all weights stay as they were") == 3
     after = load_file(checkpoints(out)[3] / "model.safetensors")
     assert all(torch.equal(after[name], weights[name]) for name in weights if name != "model.layers.0.mlp.down_proj.weight")
@@ -297,6 +323,17 @@ def test_ranks_of_zero3_gather_codes(programs, compiled, reshard):
     ratios = {(function, source): (size, codes) for (function, source, size), (_, _, codes)
               in zip(received["none"], received["tensor"], strict=True)}
     assert all(size == (codes if "unit.0" in source else 2 * codes) for (_, source), (size, codes) in ratios.items()), layers
+
+
+@COUNTS_WRITES
+@pytest.mark.parametrize("strategy", ["zero1", "zero3"])
+def test_ranks_send_the_bytes_that_explain_predicts(programs, compiled, tmp_path, strategy):
+    job = replace(fp8_job("llama-grouped-tied", "bf16", mode="block", micro_batch_size=4), train_iters=12, epoch_steps=12,
+                  settings={"training": {"fp8": "tensor"}, "distributed": {"strategy": strategy, "devices_per_node": 2},
+                            "checkpoint": {"interval": 0}})
+    job = replace(job, model=replace(job.model, hidden_size=256, intermediate_size=512))
+    measured, predicted = sent_and_predicted(programs, compiled(job), tmp_path)
+    assert measured == pytest.approx(predicted, rel=0.01)
 
 
 def test_weights_may_stay_in_the_compute_dtype(programs, compiled, tmp_path):

@@ -33,6 +33,8 @@
 // Kept in 8 bits: q 128, k and v 64 each, attention's result 128, the residual 128, gate and up 256 each, and 7 times 32 bytes of
 // scales; in f32: 64 bytes of attention's statistics. No option keeps what is made of codes.
 // OPTIONS:      kept_bytes = 1312 : i64, name = "none",
+// "full" makes gate and up again, and their codes.
+// OPTIONS:      kept_bytes = {{[0-9]+}} : i64, name = "full", ops = [{{.*}}"gate", {{.*}}"up",
 // OPTIONS-NOT:  name = "keep2"
 
 // The backward half gets codes.
