@@ -20,8 +20,8 @@ struct FoldTransposePass : lmc::impl::FoldTransposePassBase<FoldTransposePass> {
     getOperation().walk([&](lm::TransposeOp transpose) { transposes.push_back(transpose); });
     for (lm::TransposeOp transpose : transposes) {
       auto cast = transpose.getX().getDefiningOp<lm::QuantizeOp>();
-      if (!cast || !lm::hasOwnScale(cast) ||
-          cast->hasOneUse()) // a tensor with a scale of its own is in memory
+      // A tensor whose own largest value gives the scale is in memory, so that a command can read it.
+      if (!cast || !lm::hasOwnScale(cast) || cast->hasOneUse())
         continue;
       OpBuilder b(cast);
       auto both = lm::QuantizeTransposedOp::create(

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 import reference
 from programs import checkpoints, metrics
-from test_fp8 import rounded_blocks
+from test_fp8 import assert_goes_on, rounded_blocks
 from test_gradients import STEPS, assert_gradients_agree, dumped_gradients, job_of, relative_error, train
 
 FAMILIES = ["llama-grouped-tied", "llama-biases", "mistral-window", "qwen2", "qwen3", "olmo2", "gpt2"]
@@ -220,13 +220,7 @@ def test_ranks_that_divide_weights_give_the_same_bits(programs, compiled, tmp_pa
 
 
 def test_a_run_goes_on_bit_for_bit(programs, compiled, tmp_path):
-    plan = compiled(stored_job("llama-grouped-tied", "bf16", "tensor"))
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    programs.run("lmc-run", plan, f"--out={whole}").ok()
-    programs.run("lmc-run", plan, f"--out={parts}", "--steps=4").ok()
-    programs.run("lmc-run", plan, f"--out={parts}").ok()
-    of = [[(line["step"], line["loss"], line["grad_norm"]) for line in metrics(out)] for out in (whole, parts)]
-    assert of[0] == of[1] and len(of[0]) == STEPS
+    assert_goes_on(programs, compiled(stored_job("llama-grouped-tied", "bf16", "tensor")), tmp_path)
 
 
 @pytest.mark.parametrize("value", [math.inf, math.nan])

@@ -207,9 +207,8 @@ Value ScalarMath::toEightBits(Value x, FloatType format) {
                                  arith::OrIOp::create(b, rounded, sign));
 }
 
-// A code without its sign is a number of the units of an f32's mantissa, of which it has the upper
-// bits. Numbers below the normal ones are made by a product: f32 has no such numbers where they
-// are.
+// The exponent and mantissa of a normal code become those of an f32 by a shift and another bias. The
+// numbers below the normal ones of the format are normal in f32: they are made as integer times unit.
 Value ScalarMath::fromEightBits(Value x, FloatType format) {
   const llvm::fltSemantics &semantics = format.getFloatSemantics();
   const int64_t shift = 24 - int64_t(APFloat::semanticsPrecision(semantics)),

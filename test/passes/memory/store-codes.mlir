@@ -34,7 +34,7 @@
 // scales; in f32: 64 bytes of attention's statistics. No option keeps what is made of codes.
 // OPTIONS:      kept_bytes = 1312 : i64, name = "none",
 // "full" makes gate and up again, and their codes.
-// OPTIONS:      kept_bytes = {{[0-9]+}} : i64, name = "full", ops = [{{.*}}"gate", {{.*}}"up",
+// OPTIONS:      kept_bytes = 1088 : i64, name = "full", ops = [{{.*}}"gate", {{.*}}"up",
 // OPTIONS-NOT:  name = "keep2"
 
 // The backward half gets codes.
