@@ -38,8 +38,10 @@ def lines_of(text: str) -> list[dict]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-@pytest.mark.parametrize("dtype, bound", [("f32", 1e-5), ("bf16", 3e-2)])
-def test_other_instructions_and_threads_agree(programs, compiled, tmp_path, dtype, bound):
+# AdamW's first step divides each gradient by its own size, so where a gradient is almost 0, another rounding of it turns the
+# step's sign: commands that read the new weights may differ ten times as much as those before.
+@pytest.mark.parametrize("dtype, bound, bound_behind_step", [("f32", 1e-5, 1e-4), ("bf16", 3e-2, 3e-2)])
+def test_other_instructions_and_threads_agree(programs, compiled, tmp_path, dtype, bound, bound_behind_step):
     plan, record = compiled(job(dtype)), tmp_path / "commands.jsonl"
     made = start(programs, plan, f"--record-commands={record}", "--threads=2", "--gemm=default")
     assert made.returncode == SUCCESS, made.stderr
@@ -57,8 +59,10 @@ def test_other_instructions_and_threads_agree(programs, compiled, tmp_path, dtyp
     assert other.returncode == SUCCESS, other.stderr
     compared = lines_of(other.stdout)
     assert [line["op"] for line in compared] == [line["op"] for line in recorded]
-    print(max(line["difference"] for line in compared))
-    assert 0 < max(line["difference"] for line in compared) < bound
+    before = max(line["difference"] for line in compared if line["function"].startswith("micro"))
+    behind = max(line["difference"] for line in compared if not line["function"].startswith("micro"))
+    print(before, behind)
+    assert 0 < before < bound and 0 < behind < bound_behind_step
     assert "projections" not in other.stdout
 
 
