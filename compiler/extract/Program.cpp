@@ -140,8 +140,9 @@ std::string Program::print(const plan::Plan &plan, StringRef name,
 }
 
 void CommandProgram::constant(StringRef type, StringRef name, const Twine &value) {
-  program.constants += formatv("constexpr {0} k{1}{2} = {3};\n", type, llvm::toUpper(name[0]),
-                               name.drop_front(), value.str());
+  program.constants +=
+      formatv("constexpr {0} k{1} = {2};\n", type,
+              llvm::convertToCamelFromSnakeCase(name, /*capitalizeFirst=*/true), value.str());
 }
 
 void CommandProgram::add(StringRef name, int64_t slice, bool isInput, int64_t bound) {

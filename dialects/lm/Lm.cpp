@@ -258,26 +258,49 @@ LogicalResult QuantizeTransposedOp::verify() {
   return verifyTranspose(*this, getCodes().getType(), getTransposed().getType());
 }
 
-// Checks the results of a cast with scales for blocks, and that x has whole blocks along `dims`.
-template <typename Op>
-static LogicalResult verifyBlocks(Op op, ArrayRef<unsigned> dims, ArrayRef<int64_t> codes,
-                                  ArrayRef<int64_t> scales) {
+// Checks `codes` and `scales`, results of a cast of x with scales for blocks, and that x has whole
+// blocks along `dims`.
+static LogicalResult verifyBlocks(Operation *op, Value x, Value codes, Value scales,
+                                  ArrayRef<unsigned> dims, ArrayRef<int64_t> codesShape,
+                                  ArrayRef<int64_t> scalesShape) {
   for (unsigned dim : dims)
-    if (extent(op.getX(), dim) % kScaleBlock != 0)
-      return op.emitOpError("casts ") << op.getX().getType() << " in blocks of " << kScaleBlock;
-  if (op.getCodes().getType().getShape() != codes || op.getScales().getType().getShape() != scales)
-    return op.emitOpError("casts ") << op.getX().getType() << " to " << op.getCodes().getType()
-                                    << " with scales " << op.getScales().getType();
-  return success();
+    if (extent(x, dim) % kScaleBlock != 0)
+      return op->emitOpError("casts ") << x.getType() << " in blocks of " << kScaleBlock;
+  if (tensorTypeOf(codes).getShape() == codesShape &&
+      tensorTypeOf(scales).getShape() == scalesShape)
+    return success();
+  return op->emitOpError("casts ")
+         << x.getType() << " to " << codes.getType() << " with scales " << scales.getType();
+}
+
+static LogicalResult verifyRowCodes(Operation *op, Value x, Value codes, Value scales) {
+  const int64_t rows = extent(x, 0), columns = extent(x, 1);
+  return verifyBlocks(op, x, codes, scales, {1}, {rows, columns}, {columns / kScaleBlock, rows});
+}
+
+static LogicalResult verifyColumnCodes(Operation *op, Value x, Value codes, Value scales) {
+  const int64_t rows = extent(x, 0), columns = extent(x, 1);
+  return verifyBlocks(op, x, codes, scales, {0}, {columns, rows}, {rows / kScaleBlock, columns});
+}
+
+static LogicalResult verifyTileCodes(Operation *op, Value x, Value codes, Value scales) {
+  const RankedTensorType type = tensorTypeOf(x);
+  return verifyBlocks(op, x, codes, scales, {0, 1}, type.getShape(), scalesOfTiles(type));
+}
+
+static LogicalResult verifyTurnedTileCodes(Operation *op, Value x, Value codes, Value scales) {
+  const RankedTensorType turned =
+      tensorTypeOf(x).clone(SmallVector<int64_t>{extent(x, 1), extent(x, 0)});
+  return verifyBlocks(op, x, codes, scales, {0, 1}, turned.getShape(), scalesOfTiles(turned));
 }
 
 LogicalResult QuantizeRowsOp::verify() {
-  const int64_t rows = extent(getX(), 0), columns = extent(getX(), 1);
-  return verifyBlocks(*this, {1}, {rows, columns}, {columns / kScaleBlock, rows});
+  return verifyRowCodes(*this, getX(), getCodes(), getScales());
 }
 
 LogicalResult QuantizeWholeRowsOp::verify() {
-  return verifyBlocks(*this, {}, getX().getType().getShape(), {extent(getX(), 0)});
+  return verifyBlocks(*this, getX(), getCodes(), getScales(), {}, getX().getType().getShape(),
+                      {extent(getX(), 0)});
 }
 
 LogicalResult DequantizeOp::verify() {
@@ -290,18 +313,27 @@ LogicalResult DequantizeOp::verify() {
 }
 
 LogicalResult QuantizeColumnsOp::verify() {
-  const int64_t rows = extent(getX(), 0), columns = extent(getX(), 1);
-  return verifyBlocks(*this, {0}, {columns, rows}, {rows / kScaleBlock, columns});
+  return verifyColumnCodes(*this, getX(), getCodes(), getScales());
+}
+
+LogicalResult QuantizeRowsColumnsOp::verify() {
+  if (failed(verifyRowCodes(*this, getX(), getCodes(), getScales())))
+    return failure();
+  return verifyColumnCodes(*this, getX(), getTransposed(), getTransposedScales());
 }
 
 LogicalResult QuantizeTilesOp::verify() {
-  return verifyBlocks(*this, {0, 1}, getX().getType().getShape(), scalesOfTiles(getX().getType()));
+  return verifyTileCodes(*this, getX(), getCodes(), getScales());
 }
 
 LogicalResult QuantizeTilesTransposedOp::verify() {
-  const RankedTensorType turned =
-      getX().getType().clone(SmallVector<int64_t>{extent(getX(), 1), extent(getX(), 0)});
-  return verifyBlocks(*this, {0, 1}, turned.getShape(), scalesOfTiles(turned));
+  return verifyTurnedTileCodes(*this, getX(), getCodes(), getScales());
+}
+
+LogicalResult QuantizeTilesBothOp::verify() {
+  if (failed(verifyTileCodes(*this, getX(), getCodes(), getScales())))
+    return failure();
+  return verifyTurnedTileCodes(*this, getX(), getTransposed(), getTransposedScales());
 }
 
 LogicalResult ScaledMatmulOp::verify() {

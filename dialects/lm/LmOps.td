@@ -451,6 +451,20 @@ def QuantizeTransposedOp : Lm_CheckedOp<"quantize_transposed", [BecomesCall]> {
   let form = "$x `,` $scale";
 }
 
+// A cast in blocks of x and one of the transpose of x.
+class Lm_CastBothWays<string mnemonic, string one, string other> : Lm_CheckedOp<mnemonic, [BecomesCall]> {
+  let summary = one # " and " # other;
+  let description = "`lm-fold-transpose` makes the op of both, so that x is read once.";
+  let fields = (ins 2DTensorOf<[F32, BF16]>:$x);
+  let results = (outs EightBitMatrix:$codes, 2DTensorOf<[F32]>:$scales, EightBitMatrix:$transposed,
+                      2DTensorOf<[F32]>:$transposed_scales);
+  let form = "$x";
+}
+def QuantizeRowsColumnsOp
+    : Lm_CastBothWays<"quantize_rows_columns", "lm.quantize_rows", "lm.quantize_columns">;
+def QuantizeTilesBothOp
+    : Lm_CastBothWays<"quantize_tiles_both", "lm.quantize_tiles", "lm.quantize_tiles_transposed">;
+
 def QuantizeRowsOp : Lm_CheckedOp<"quantize_rows", [Differentiable, BecomesCall]> {
   let summary = "rounds rows to 8-bit floats, with a scale for 128 elements";
   let description = [{

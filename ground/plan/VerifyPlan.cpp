@@ -813,15 +813,20 @@ private:
 
   // Check the rules of commands that commands.toml does not express. Most commands have none.
   Result<void> rule(const auto &) { return {}; }
-  Result<void> rule(const plan::QuantizeTiles &op) {
-    if (op.pitch() < op.across())
-      return fail("it has {} tiles in a row, and {} scales", op.across(), op.pitch());
+  Result<void> scalesOfTiles(uint64_t tiles, uint64_t pitch) {
+    if (pitch < tiles)
+      return fail("it has {} tiles in a row, and {} scales", tiles, pitch);
     return {};
   }
+  Result<void> rule(const plan::QuantizeTiles &op) {
+    return scalesOfTiles(op.across(), op.pitch());
+  }
   Result<void> rule(const plan::QuantizeTilesTransposed &op) {
-    if (op.pitch() < op.down())
-      return fail("it has {} tiles in a row, and {} scales", op.down(), op.pitch());
-    return {};
+    return scalesOfTiles(op.down(), op.pitch());
+  }
+  Result<void> rule(const plan::QuantizeTilesBoth &op) {
+    LMC_TRY(scalesOfTiles(op.across(), op.pitch()));
+    return scalesOfTiles(op.down(), op.transposed_pitch());
   }
 
   template <typename Op> Result<void> attention(const Op &op) {

@@ -565,11 +565,43 @@ static SmallVector<Value> convertOp(OpBuilder &b, lm::OwnRowsOp op) {
 
 //===-- Sums over ranks ---------------------------------------------------------------------===//
 
+// If a fusion computes `whole` as columns of several results of the same shape, returns these, else
+// `whole`.
+static SmallVector<Value> columnParts(Value whole) {
+  SmallVector<Value> parts;
+  Value rest = whole;
+  while (auto insertion = rest.getDefiningOp<tensor::InsertSliceOp>()) {
+    parts.push_back(insertion.getSource());
+    rest = insertion.getDest();
+  }
+  auto isOfFusion = [&](Value part) {
+    return part.getDefiningOp<kern::FusionOp>() &&
+           part.getDefiningOp() == parts.front().getDefiningOp() &&
+           part.getType() == parts.front().getType();
+  };
+  if (parts.empty() || !rest.getDefiningOp<tensor::EmptyOp>() || !llvm::all_of(parts, isOfFusion) ||
+      tensorTypeOf(whole).getRank() != 2)
+    return {whole};
+  return parts;
+}
+
 static SmallVector<Value> convertOp(OpBuilder &b, lm::MaxAbsOp op) {
   Location loc = op.getLoc();
-  Value rows = asRows(b, loc, op.getX());
-  Value largest = reduceAlone(b, loc, Hero::RowReduction, rows, 1, b.getF32Type(), Combine::Max,
-                              "lm.max_abs", [](Elements s) { return abs(s[0]); });
+  SmallVector<Value> parts;
+  for (Value part : columnParts(op.getX()))
+    parts.push_back(asRows(b, loc, part));
+  FusionBuilder f(b, loc, Hero::RowReduction, parts, "lm.max_abs");
+  SmallVector<FusionBuilder::Read> reads;
+  for (unsigned i = 0; i < parts.size(); ++i)
+    reads.push_back({f.arg(i), f.all(2)});
+  Value ofRows = f.reduce(tensorTypeOf(parts.front()).getShape(), 1, b.getF32Type(), reads,
+                          Combine::Max, [&](Elements s) {
+                            Scalar largest = abs(s[0]);
+                            for (unsigned i = 1; i < parts.size(); ++i)
+                              largest = maximum(largest, abs(s[i]));
+                            return largest;
+                          });
+  Value largest = f.finish({ofRows}).getResult(0);
   return {reduceAlone(b, loc, Hero::RowReduction, foldSums(b, loc, largest, Combine::Max), 0,
                       b.getF32Type(), Combine::Max, "lm.max_abs")};
 }

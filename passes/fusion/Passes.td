@@ -97,11 +97,14 @@ def FoldResidualPass : Pass<"lm-fold-residual", "::mlir::ModuleOp"> {
 }
 
 def FoldTransposePass : Pass<"lm-fold-transpose", "::mlir::ModuleOp"> {
-  let summary = "makes a cast to 8-bit floats and the transpose of its result one op";
+  let summary = "makes casts to 8-bit floats of a tensor and of its transpose one op";
   let description = [{
     An `lm.quantize` and an `lm.transpose` of its result become `lm.quantize_transposed`, which reads x once,
     if x lies in memory anyway: if the scale comes from x itself. With a scale that is known before, the
-    cast can be part of the kernel that computes x, and the pass leaves it alone.
+    cast can be part of the kernel that computes x, and the pass leaves it alone. Likewise,
+    `lm.quantize_rows` and `lm.quantize_columns` of the same x become `lm.quantize_rows_columns`, and
+    `lm.quantize_tiles` and `lm.quantize_tiles_transposed` become `lm.quantize_tiles_both`, where the
+    first of both casts is: its codes of one byte an element are kept for longer, and x is not.
 
     ```mlir
     %max = lm.max_abs %x : (tensor<32x16xbf16>) -> tensor<f32>
@@ -117,7 +120,7 @@ def FoldTransposePass : Pass<"lm-fold-transpose", "::mlir::ModuleOp"> {
     ```
   }];
   let dependentDialects = ["::lmc::lm::LmDialect"];
-  let statistics = [Statistic<"numFolded", "folded", "transposes that a cast writes">];
+  let statistics = [Statistic<"numFolded", "folded", "casts and transposes that another cast writes">];
 }
 
 def FoldSwigluPass : Pass<"lm-fold-swiglu", "::mlir::ModuleOp"> {

@@ -144,7 +144,7 @@ def test_trains_8_bit_floats_as_the_cpu_does(programs, compiled, host, tmp_path,
     explained = json.loads(programs.run("lmc", "explain", plan, "--json").stdout)
     commands = [c for f in explained["functions"] for c in f["commands"]]
     casts = {"tensor": {"transpose", "quantize_transposed"},
-             "block": {"quantize_rows", "quantize_columns", "quantize_tiles", "quantize_tiles_transposed"}}
+             "block": {"quantize_rows", "quantize_columns", "quantize_rows_columns", "quantize_tiles", "quantize_tiles_both"}}
     assert casts[mode] <= {c["kind"] for c in commands}
     assert any(c["kind"] == "gemm" and c["dtype"].startswith("f8") for c in commands)
     gpu = host(plan, seed=1).ok()

@@ -24,6 +24,31 @@ inline void spread(host::Array &x, int64_t columns) {
   x.send();
 }
 
+// Checks a cast of some rows of x, or with `transposed` of some columns. x has `rows` x `columns`
+// elements.
+inline void checkVectors(const host::Array &x, host::Array &found, host::Array &foundScales,
+                         int64_t rows, int64_t columns, bool transposed,
+                         host::Difference &difference) {
+  const int64_t vectors = transposed ? columns : rows, count = transposed ? rows : columns;
+  host::Expected codes, scales;
+  for (int64_t vector : host::sample(vectors, 64))
+    for (int64_t block = 0; block < count / 128; ++block) {
+      auto at = [&](int64_t i) {
+        const int64_t place = block * 128 + i;
+        return x.at(transposed ? place * columns + vector : vector * columns + place);
+      };
+      double largest = 0;
+      for (int64_t i = 0; i < 128; ++i)
+        largest = fmax(largest, fabs(at(i)));
+      const double scale = scaleOf(found.type, largest);
+      scales.add(block * vectors + vector, scale);
+      for (int64_t i = 0; i < 128; ++i)
+        codes.add(vector * count + block * 128 + i, rounded(found.type, at(i) / scale));
+    }
+  codes.compare(found, difference);
+  scales.compare(foundScales, difference);
+}
+
 // Checks a cast of tiles. x has `rows` x `columns` elements, the result, its transpose with `transposed`,
 // rows of `pitch` scales.
 inline void checkTiles(const host::Array &x, host::Array &found, host::Array &foundScales,

@@ -32,6 +32,22 @@ func.func @tiles_transposed(%x: tensor<128x256xf32>) {
 
 // -----
 
+func.func @rows_columns(%x: tensor<128x256xf32>) {
+  // expected-error @below {{casts 'tensor<128x256xf32>' to 'tensor<256x128xf8E5M2>' with scales 'tensor<1x128xf32>'}}
+  %c, %s, %t, %u = lm.quantize_rows_columns %x : (tensor<128x256xf32>) -> (tensor<128x256xf8E5M2>, tensor<2x128xf32>, tensor<256x128xf8E5M2>, tensor<1x128xf32>)
+  return
+}
+
+// -----
+
+func.func @tiles_both(%x: tensor<128x256xf32>) {
+  // expected-error @below {{casts 'tensor<128x256xf32>' to 'tensor<256x128xf8E4M3FN>' with scales 'tensor<2x2xf32>'}}
+  %c, %s, %t, %u = lm.quantize_tiles_both %x : (tensor<128x256xf32>) -> (tensor<128x256xf8E4M3FN>, tensor<1x4xf32>, tensor<256x128xf8E4M3FN>, tensor<2x2xf32>)
+  return
+}
+
+// -----
+
 func.func @product(%a: tensor<16x256xf8E4M3FN>, %b: tensor<128x256xf8E4M3FN>, %s: tensor<2x16xf32>, %t: tensor<1x2xf32>) {
   // expected-error @below {{has scales of types 'tensor<2x16xf32>' and 'tensor<1x2xf32>' for blocks of 'tensor<16x256xf8E4M3FN>' and 'tensor<128x256xf8E4M3FN>'}}
   %d = lm.scaled_matmul %a, %b scales %s, %t : (tensor<16x256xf8E4M3FN>, tensor<128x256xf8E4M3FN>, tensor<2x16xf32>, tensor<1x2xf32>) -> tensor<16x128xf32> {tiles, transpose_b}

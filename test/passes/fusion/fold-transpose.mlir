@@ -1,4 +1,5 @@
-// lm-fold-transpose: a cast whose scale comes from its input writes the transpose, too.
+// lm-fold-transpose: a cast whose scale comes from its input writes the transpose, too. Casts of rows and columns,
+// or of tiles and of those of the transpose, become one.
 // RUN: lmc-opt %s --lm-fold-transpose | FileCheck %s
 // RUN: lmc-opt %s --lm-fold-transpose --kern-convert-lm | FileCheck %s --check-prefix=KERN
 
@@ -27,4 +28,38 @@ func.func @known_scale(%x: tensor<32x16xbf16>, %scale: tensor<f32>) -> tensor<16
   %codes = lm.quantize %x, %scale : (tensor<32x16xbf16>, tensor<f32>) -> tensor<32x16xf8E4M3FN>
   %transposed = lm.transpose %codes : (tensor<32x16xf8E4M3FN>) -> tensor<16x32xf8E4M3FN>
   return %transposed : tensor<16x32xf8E4M3FN>
+}
+
+// The op is where the first of both was, and belongs to the same pass.
+// CHECK-LABEL: func.func @rows_columns(
+// CHECK-SAME:    %[[X:[^:]*]]: tensor<128x256xbf16>)
+// CHECK-NEXT:    %[[C:.*]], %[[S:.*]], %[[T:.*]], %[[U:.*]] = lm.quantize_rows_columns %[[X]] : (tensor<128x256xbf16>) -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>, tensor<256x128xf8E4M3FN>, tensor<1x256xf32>) {backward}
+// CHECK-NEXT:    return %[[C]], %[[S]], %[[T]], %[[U]]
+// KERN-LABEL:  func.func @rows_columns(
+// KERN:          kern.quantize_rows_columns %{{.*}} : (tensor<128x256xbf16>) -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>, tensor<256x128xf8E4M3FN>, tensor<1x256xf32>)
+func.func @rows_columns(%x: tensor<128x256xbf16>) -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>, tensor<256x128xf8E4M3FN>, tensor<1x256xf32>) {
+  %t, %u = lm.quantize_columns %x : (tensor<128x256xbf16>) -> (tensor<256x128xf8E4M3FN>, tensor<1x256xf32>) {backward}
+  %c, %s = lm.quantize_rows %x : (tensor<128x256xbf16>) -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>) {backward}
+  return %c, %s, %t, %u : tensor<128x256xf8E4M3FN>, tensor<2x128xf32>, tensor<256x128xf8E4M3FN>, tensor<1x256xf32>
+}
+
+// CHECK-LABEL: func.func @tiles(
+// CHECK-NEXT:    %[[C:.*]], %[[S:.*]], %[[T:.*]], %[[U:.*]] = lm.quantize_tiles_both
+// CHECK-NEXT:    return %[[C]], %[[S]], %[[T]], %[[U]]
+func.func @tiles(%x: tensor<128x256xf32>) -> (tensor<128x256xf8E4M3FN>, tensor<1x4xf32>, tensor<256x128xf8E4M3FN>, tensor<2x4xf32>) {
+  %c, %s = lm.quantize_tiles %x : (tensor<128x256xf32>) -> (tensor<128x256xf8E4M3FN>, tensor<1x4xf32>)
+  %t, %u = lm.quantize_tiles_transposed %x : (tensor<128x256xf32>) -> (tensor<256x128xf8E4M3FN>, tensor<2x4xf32>)
+  return %c, %s, %t, %u : tensor<128x256xf8E4M3FN>, tensor<1x4xf32>, tensor<256x128xf8E4M3FN>, tensor<2x4xf32>
+}
+
+// Other formats, or other tensors.
+// CHECK-LABEL: func.func @others(
+// CHECK-NEXT:    lm.quantize_rows %
+// CHECK-NEXT:    lm.quantize_columns
+// CHECK-NEXT:    lm.quantize_columns
+func.func @others(%x: tensor<128x128xbf16>, %y: tensor<128x128xbf16>) -> (tensor<128x128xf8E4M3FN>, tensor<128x128xf8E5M2>, tensor<128x128xf8E4M3FN>) {
+  %c, %s = lm.quantize_rows %x : (tensor<128x128xbf16>) -> (tensor<128x128xf8E4M3FN>, tensor<1x128xf32>)
+  %t, %u = lm.quantize_columns %x : (tensor<128x128xbf16>) -> (tensor<128x128xf8E5M2>, tensor<1x128xf32>)
+  %v, %w = lm.quantize_columns %y : (tensor<128x128xbf16>) -> (tensor<128x128xf8E4M3FN>, tensor<1x128xf32>)
+  return %c, %t, %v : tensor<128x128xf8E4M3FN>, tensor<128x128xf8E5M2>, tensor<128x128xf8E4M3FN>
 }

@@ -246,6 +246,12 @@ const Edge kEdges[] = {
     {"quantize_tiles", DType::BF16, {{"down", 1}, {"across", 5}, {"pitch", 8}}, {}},
     {"quantize_tiles", DType::F32, {{"down", 2}, {"across", 1}, {"pitch", 300}}, {}},
     {"quantize_tiles_transposed", DType::BF16, {{"down", 5}, {"across", 1}, {"pitch", 8}}, {}},
+    {"quantize_rows_columns", DType::BF16, {{"down", 2}, {"across", 3}}, {}},
+    {"quantize_rows_columns", DType::F32, {{"down", 3}, {"across", 1}}, {}},
+    {"quantize_tiles_both",
+     DType::BF16,
+     {{"down", 5}, {"across", 2}, {"pitch", 3}, {"transposed_pitch", 8}},
+     {}},
 };
 
 class TableCommands : public testing::TestWithParam<TableCommand> {

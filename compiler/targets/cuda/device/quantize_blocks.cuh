@@ -1,6 +1,6 @@
 // Casts to 8-bit floats with a scale for each block of 128 elements: of a row, of a column (whose
 // codes become a row), or of a tile of 128 x 128. `Shape` has the constants int rows and columns,
-// of x, and pitch, of the scales, and a type Format.
+// of x, pitch and transposedPitch, of the scales of tiles, and a type Format.
 #pragma once
 
 #include "lmc/transpose.cuh"
@@ -70,14 +70,15 @@ __device__ void quantizeRows(const T *x, u8 *codes, float *scales) {
     storeOne(scales + i64(blockIdx.y) * Shape::rows + row, scale);
 }
 
-// As transpose(), with kSharedBytes + 4 KiB of shared memory.
+// Writes the codes of a tile's columns, as rows, and their scales. `elements` are the thread's squares
+// of the tile.
 template <typename Shape, typename T>
-__device__ void quantizeColumns(const T *x, u8 *codes, float *scales) {
+__device__ inline void
+encodeColumns(const Vec<T, 4> (&elements)[Transpose<Shape>::kSquares][4], u8 *codes,
+              float *scales) {
   using Tile = Transpose<Shape>;
   using Format = typename Shape::Format;
-  Vec<T, 4> elements[Tile::kSquares][4];
   float largest[4] = {};
-  Tile::loadSquares(x, elements);
 #pragma unroll
   for (int square = 0; square < Tile::kSquares; ++square)
 #pragma unroll
@@ -120,6 +121,36 @@ __device__ void quantizeColumns(const T *x, u8 *codes, float *scales) {
     Tile::keepSquare(rows, Tile::warp() + square * Tile::kWarps);
   }
   Tile::writeColumns(codes);
+}
+
+// As transpose(), with kSharedBytes + 4 KiB of shared memory.
+template <typename Shape, typename T>
+__device__ void quantizeColumns(const T *x, u8 *codes, float *scales) {
+  Vec<T, 4> elements[Transpose<Shape>::kSquares][4];
+  Transpose<Shape>::loadSquares(x, elements);
+  encodeColumns<Shape>(elements, codes, scales);
+}
+
+// The codes of rows, and those of columns. A warp has whole rows of the tile.
+template <typename Shape, typename T>
+__device__ void quantizeRowsColumns(const T *x, u8 *codes, float *scales, u8 *transposed,
+                                    float *transposedScales) {
+  using Tile = Transpose<Shape>;
+  using Format = typename Shape::Format;
+  Vec<T, 4> elements[Tile::kSquares][4];
+  Tile::loadSquares(x, elements);
+#pragma unroll
+  for (int square = 0; square < Tile::kSquares; ++square)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const i64 row = Tile::firstRow() + 4 * (Tile::warp() + square * Tile::kWarps) + i;
+      const float scale = scaleOf<Format>(largestOfWarp(largestOf(elements[square][i])));
+      store<4>(codes + row * Shape::columns + Tile::firstColumn() + 4 * Tile::lane(),
+               encode<Format>(elements[square][i], 1.0f / scale));
+      if (Tile::lane() == 0)
+        storeOne(scales + i64(blockIdx.x) * Shape::rows + row, scale);
+    }
+  encodeColumns<Shape>(elements, transposed, transposedScales);
 }
 
 // Returns the largest of the thread block's values. `all` is shared memory, float [8].
@@ -169,9 +200,10 @@ __device__ void quantizeTiles(const T *x, u8 *codes, float *scales) {
              Shape::pitch);
 }
 
-// The same of the transpose, as transpose(), with kSharedBytes + 128 bytes of shared memory.
+// Writes the codes of a tile's transpose and, with `codes`, those of the tile.
 template <typename Shape, typename T>
-__device__ void quantizeTilesTransposed(const T *x, u8 *codes, float *scales) {
+__device__ inline void castTile(const T *x, u8 *codes, float *scales, u8 *transposed,
+                                float *transposedScales) {
   using Tile = Transpose<Shape>;
   using Format = typename Shape::Format;
   Vec<T, 4> elements[Tile::kSquares][4];
@@ -186,15 +218,37 @@ __device__ void quantizeTilesTransposed(const T *x, u8 *codes, float *scales) {
       largest, reinterpret_cast<float *>(sharedMemory() + Tile::kSharedBytes)));
 #pragma unroll
   for (int square = 0; square < Tile::kSquares; ++square) {
+    const int word = Tile::warp() + square * Tile::kWarps;
     typename Tile::Word rows[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
+    for (int i = 0; i < 4; ++i) {
       rows[i] = encode<Format>(elements[square][i], 1.0f / scale);
-    Tile::keepSquare(rows, Tile::warp() + square * Tile::kWarps);
+      if (codes)
+        store<4>(codes + (Tile::firstRow() + 4 * word + i) * Shape::columns + Tile::firstColumn() +
+                     4 * Tile::lane(),
+                 rows[i]);
+    }
+    Tile::keepSquare(rows, word);
   }
-  Tile::writeColumns(codes);
-  storeScale(scales + i64(blockIdx.x) * Shape::pitch, scale, int(blockIdx.y), Shape::rows / 128,
-             Shape::pitch);
+  Tile::writeColumns(transposed);
+  storeScale(transposedScales + i64(blockIdx.x) * Shape::transposedPitch, scale, int(blockIdx.y),
+             Shape::rows / 128, Shape::transposedPitch);
+  if (codes)
+    storeScale(scales + i64(blockIdx.y) * Shape::pitch, scale, int(blockIdx.x),
+               Shape::columns / 128, Shape::pitch);
+}
+
+// The same of the transpose, as transpose(), with kSharedBytes + 128 bytes of shared memory.
+template <typename Shape, typename T>
+__device__ void quantizeTilesTransposed(const T *x, u8 *codes, float *scales) {
+  castTile<Shape>(x, nullptr, nullptr, codes, scales);
+}
+
+// Both.
+template <typename Shape, typename T>
+__device__ void quantizeTilesBoth(const T *x, u8 *codes, float *scales, u8 *transposed,
+                                  float *transposedScales) {
+  castTile<Shape>(x, codes, scales, transposed, transposedScales);
 }
 
 } // namespace lmc

@@ -16,10 +16,11 @@ struct Source {
   const char *data;
   int64_t columns;
 
-  // Sets `values` to kBlock elements of a row, from `column` on.
-  void read(int64_t row, int64_t column, float *values) const {
+  // Sets `values` to `count` elements of a row, from `column` on.
+  void read(int64_t row, int64_t column, float *values, int64_t count) const {
     const auto width = int64_t(byteWidth(dtype));
-    convertFloats(dtype, data + (row * columns + column) * width, plan::DType::F32, values, kBlock);
+    convertFloats(dtype, data + (row * columns + column) * width, plan::DType::F32, values,
+                  uint64_t(count));
   }
 };
 
@@ -39,103 +40,147 @@ void encode(plan::DType format, float scale, float *values, char *codes) {
   convertFloats(plan::DType::F32, values, format, codes, kBlock);
 }
 
+// Codes in blocks, and their scales.
+struct Coded {
+  plan::DType format;
+  char *codes;
+  float *scales;
+};
+
+Coded codedAt(Resolver &at, int64_t codes, int64_t scales) {
+  return {at.memory.slice(uint32_t(codes)).dtype(), at.address(codes), at.address<float>(scales)};
+}
+
+Source sourceAt(Resolver &at, int64_t x, int64_t columns) {
+  return {at.memory.slice(uint32_t(x)).dtype(), at.address(x), columns};
+}
+
+void castRows(int threads, const Source &x, int64_t rows, const Coded &to) {
+  forRows(threads, rows, [&](int64_t row) {
+    for (int64_t block = 0; block < x.columns / kBlock; ++block) {
+      float values[kBlock];
+      x.read(row, block * kBlock, values, kBlock);
+      const float scale = eightBitScale(largestOf(values), to.format);
+      encode(to.format, scale, values, to.codes + row * x.columns + block * kBlock);
+      to.scales[block * rows + row] = scale;
+    }
+  });
+}
+
+void castColumns(int threads, const Source &x, int64_t blocks, const Coded &to) {
+  // A task has some columns of a block of rows, which it reads row after row.
+  constexpr int64_t kColumns = 16;
+  const int64_t parts = (x.columns + kColumns - 1) / kColumns;
+  inParallel(threads, blocks * parts, [&](int64_t task) {
+    const int64_t block = task / parts, first = task % parts * kColumns;
+    const int64_t count = std::min(kColumns, x.columns - first);
+    float values[kColumns][kBlock], row[kColumns];
+    for (int64_t i = 0; i < kBlock; ++i) {
+      x.read(block * kBlock + i, first, row, count);
+      for (int64_t j = 0; j < count; ++j)
+        values[j][i] = row[j];
+    }
+    for (int64_t j = 0; j < count; ++j) {
+      const float scale = eightBitScale(largestOf(values[j]), to.format);
+      encode(to.format, scale, values[j], to.codes + ((first + j) * blocks + block) * kBlock);
+      to.scales[block * x.columns + first + j] = scale;
+    }
+  });
+}
+
+// Casts the tiles of x, or of its transpose: `down` rows of `across` tiles, with `pitch` scales in
+// a row.
+void castTiles(int threads, const Source &x, bool transposed, int64_t down, int64_t across,
+               int64_t pitch, const Coded &to) {
+  inParallel(threads, down * pitch, [&](int64_t tile) {
+    const int64_t row = tile / pitch * kBlock, column = tile % pitch * kBlock;
+    to.scales[tile] = 1;
+    if (tile % pitch >= across)
+      return;
+    float values[kBlock], largest = 0;
+    char coded[kBlock][kBlock];
+    auto read = [&](int64_t i) {
+      transposed ? x.read(column + i, row, values, kBlock)
+                 : x.read(row + i, column, values, kBlock);
+    };
+    for (int64_t i = 0; i < kBlock; ++i) {
+      read(i);
+      largest = largestOf(values, largest);
+    }
+    to.scales[tile] = eightBitScale(largest, to.format);
+    for (int64_t i = 0; i < kBlock; ++i) {
+      read(i);
+      encode(to.format, to.scales[tile], values, coded[i]);
+    }
+    for (int64_t i = 0; i < kBlock; ++i)
+      for (int64_t j = 0; j < kBlock; ++j)
+        to.codes[(row + i) * across * kBlock + column + j] = transposed ? coded[j][i] : coded[i][j];
+  });
+}
+
 } // namespace
 
 template <>
 Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::QuantizeRows &op) {
-  const auto rows = int64_t(op.rows()), blocks = int64_t(op.blocks());
-  const Source x{at.memory.slice(op.x()).dtype(), at.address(op.x()), blocks * kBlock};
-  const plan::DType format = at.memory.slice(op.codes()).dtype();
-  return BoundCommand([=, threads = at.threads, codes = at.address(op.codes()),
-                       scales = at.address<float>(op.scales())] {
-    forRows(threads, rows, [=](int64_t row) {
-      for (int64_t block = 0; block < blocks; ++block) {
-        float values[kBlock];
-        x.read(row, block * kBlock, values);
-        const float scale = eightBitScale(largestOf(values), format);
-        encode(format, scale, values, codes + row * x.columns + block * kBlock);
-        scales[block * rows + row] = scale;
-      }
-    });
-  });
+  return BoundCommand(
+      [threads = at.threads, rows = int64_t(op.rows()),
+       x = sourceAt(at, op.x(), int64_t(op.blocks()) * kBlock),
+       to = codedAt(at, op.codes(), op.scales())] { castRows(threads, x, rows, to); });
 }
 
 template <>
 Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::QuantizeColumns &op) {
-  const auto columns = int64_t(op.columns()), blocks = int64_t(op.blocks());
-  const auto width = int64_t(byteWidth(at.memory.slice(op.x()).dtype()));
-  const plan::DType from = at.memory.slice(op.x()).dtype(),
-                    format = at.memory.slice(op.codes()).dtype();
-  return BoundCommand([=, threads = at.threads, x = at.address(op.x()),
-                       codes = at.address(op.codes()), scales = at.address<float>(op.scales())] {
-    // A task has some columns of a block of rows, which it reads row after row.
-    constexpr int64_t kColumns = 16;
-    const int64_t parts = (columns + kColumns - 1) / kColumns;
-    inParallel(threads, blocks * parts, [=](int64_t task) {
-      const int64_t block = task / parts, first = task % parts * kColumns;
-      const int64_t count = std::min(kColumns, columns - first);
-      float values[kColumns][kBlock], row[kColumns];
-      for (int64_t i = 0; i < kBlock; ++i) {
-        convertFloats(from, x + ((block * kBlock + i) * columns + first) * width, plan::DType::F32,
-                      row, uint64_t(count));
-        for (int64_t j = 0; j < count; ++j)
-          values[j][i] = row[j];
-      }
-      for (int64_t j = 0; j < count; ++j) {
-        const float scale = eightBitScale(largestOf(values[j]), format);
-        encode(format, scale, values[j], codes + ((first + j) * blocks + block) * kBlock);
-        scales[block * columns + first + j] = scale;
-      }
-    });
-  });
+  return BoundCommand(
+      [threads = at.threads, blocks = int64_t(op.blocks()),
+       x = sourceAt(at, op.x(), int64_t(op.columns())),
+       to = codedAt(at, op.codes(), op.scales())] { castColumns(threads, x, blocks, to); });
 }
 
-// Binds a cast of tiles. With `transposed`, tile [i, j] of the result is the transpose of tile [j,
-// i].
-template <typename Op> static BoundCommand castTiles(Resolver &at, const Op &op, bool transposed) {
-  const auto pitch = int64_t(op.pitch());
-  const auto down = int64_t(transposed ? op.across() : op.down()),
-             across = int64_t(transposed ? op.down() : op.across()); // of the result
-  const Source x{at.memory.slice(op.x()).dtype(), at.address(op.x()),
-                 int64_t(op.across()) * kBlock};
-  const plan::DType format = at.memory.slice(op.codes()).dtype();
-  return [=, threads = at.threads, codes = at.address(op.codes()),
-          scales = at.address<float>(op.scales())] {
-    inParallel(threads, down * pitch, [=](int64_t tile) {
-      const int64_t row = tile / pitch * kBlock, column = tile % pitch * kBlock;
-      scales[tile] = 1;
-      if (tile % pitch >= across)
-        return;
-      float values[kBlock], largest = 0;
-      char coded[kBlock][kBlock];
-      auto read = [&](int64_t i) {
-        transposed ? x.read(column + i, row, values) : x.read(row + i, column, values);
-      };
-      for (int64_t i = 0; i < kBlock; ++i) {
-        read(i);
-        largest = largestOf(values, largest);
-      }
-      scales[tile] = eightBitScale(largest, format);
-      for (int64_t i = 0; i < kBlock; ++i) {
-        read(i);
-        encode(format, scales[tile], values, coded[i]);
-      }
-      for (int64_t i = 0; i < kBlock; ++i)
-        for (int64_t j = 0; j < kBlock; ++j)
-          codes[(row + i) * across * kBlock + column + j] = transposed ? coded[j][i] : coded[i][j];
-    });
-  };
+template <>
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &,
+                             const plan::QuantizeRowsColumns &op) {
+  return BoundCommand([threads = at.threads, down = int64_t(op.down()),
+                       x = sourceAt(at, op.x(), int64_t(op.across()) * kBlock),
+                       rows = codedAt(at, op.codes(), op.scales()),
+                       columns = codedAt(at, op.transposed(), op.transposed_scales())] {
+    castRows(threads, x, down * kBlock, rows);
+    castColumns(threads, x, down, columns);
+  });
 }
 
 template <>
 Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::QuantizeTiles &op) {
-  return castTiles(at, op, /*transposed=*/false);
+  return BoundCommand([threads = at.threads, down = int64_t(op.down()),
+                       across = int64_t(op.across()), pitch = int64_t(op.pitch()),
+                       x = sourceAt(at, op.x(), int64_t(op.across()) * kBlock),
+                       to = codedAt(at, op.codes(), op.scales())] {
+    castTiles(threads, x, /*transposed=*/false, down, across, pitch, to);
+  });
 }
 
 template <>
 Result<BoundCommand> resolve(Resolver &at, const plan::Command &,
                              const plan::QuantizeTilesTransposed &op) {
-  return castTiles(at, op, /*transposed=*/true);
+  return BoundCommand([threads = at.threads, down = int64_t(op.down()),
+                       across = int64_t(op.across()), pitch = int64_t(op.pitch()),
+                       x = sourceAt(at, op.x(), int64_t(op.across()) * kBlock),
+                       to = codedAt(at, op.codes(), op.scales())] {
+    castTiles(threads, x, /*transposed=*/true, across, down, pitch, to);
+  });
+}
+
+template <>
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &,
+                             const plan::QuantizeTilesBoth &op) {
+  return BoundCommand([threads = at.threads, down = int64_t(op.down()),
+                       across = int64_t(op.across()), pitch = int64_t(op.pitch()),
+                       turnedPitch = int64_t(op.transposed_pitch()),
+                       x = sourceAt(at, op.x(), int64_t(op.across()) * kBlock),
+                       to = codedAt(at, op.codes(), op.scales()),
+                       turned = codedAt(at, op.transposed(), op.transposed_scales())] {
+    castTiles(threads, x, /*transposed=*/false, down, across, pitch, to);
+    castTiles(threads, x, /*transposed=*/true, across, down, turnedPitch, turned);
+  });
 }
 
 } // namespace lmc::cpu
