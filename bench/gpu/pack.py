@@ -384,14 +384,21 @@ class Pack:
         (self.data / "steps/jobs.json").write_text(json.dumps(jobs, indent=1))
 
     def experts(self) -> None:
-        """Compiles the job of the section `experts`, and adds its products per expert to its facts."""
+        """Compiles the jobs of the section `experts`, in bf16 and in 8 bits, and adds their products per expert to their
+        facts."""
         folder = self.data / "experts"
         folder.mkdir()
-        job = self.trains("olmoe4 lmc bench", "olmoe4", "olmoe-1b-7b", OLMOE4, [], "experts")
-        report = self.explain(folder / job["plan"])
-        job["grouped"] = experts.grouped(report, job["shape"])
-        job["products"] = experts.products(report, job["grouped"])
-        (folder / "jobs.json").write_text(json.dumps([job], indent=1))
+        wanted = [("olmoe4", OLMOE4)]
+        if "block" in smoke_jobs.eight_bits(self.arch):
+            wanted.append(("olmoe4-fp8", {**OLMOE4, "training.fp8": "block"}))
+        jobs = []
+        for model, settings in wanted:
+            job = self.trains(f"{model} lmc bench", model, "olmoe-1b-7b", settings, [], "experts")
+            report = self.explain(folder / job["plan"])
+            job["grouped"] = experts.grouped(report, job["shape"])
+            job["products"] = experts.products(report, job["grouped"])
+            jobs.append(job)
+        (folder / "jobs.json").write_text(json.dumps(jobs, indent=1))
 
     def archive(self) -> None:
         """Writes data.tar.xz. What is alike lies side by side: the plans of one job for each architecture."""

@@ -48,6 +48,10 @@ FP8 = (
                                 "model.intermediate_size": 128, "model.num_attention_heads": 2,
                                 "model.num_key_value_heads": 2, "model.num_hidden_layers": 1,
                                 "training.sequence_length": 128}, 0.2),
+    ("fp8-experts", "test-mixtral", {**SMALL, **BF16, "training.fp8": "block", "model.hidden_size": 128,
+                                     "model.intermediate_size": 128, "model.num_attention_heads": 2,
+                                     "model.num_key_value_heads": 2, "model.num_hidden_layers": 1,
+                                     "model.max_position_embeddings": 128, "training.sequence_length": 128}, 0.3),
 )
 TRAINED = ("f32", "heads64")  # whose step is also compared by its loss
 NCCL = "nccl"  # the plan of f32, with sums over its one rank

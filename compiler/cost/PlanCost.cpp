@@ -132,6 +132,20 @@ public:
     work.unalignedRow = unalignedOf(op);
     return work;
   }
+  Work operator()(const plan::ExpertScaledLinear &op) const {
+    const int64_t busy = busyOf(op), block = 128;
+    GemmWork work{rowsOf(op, busy),
+                  block * int64_t(op.across()),
+                  block * int64_t(op.depth()),
+                  typeOf(op.x()),
+                  typeOf(op.y()),
+                  false};
+    work.batch = busy;
+    work.experts = true;
+    work.uneven = routing == Routing::Balanced;
+    work.eightBits = true;
+    return work;
+  }
   Work operator()(const plan::ExpertLinearGrad &op) const {
     const int64_t busy = busyOf(op);
     GemmWork work{int64_t(op.columns()), int64_t(op.inner()), rowsOf(op, busy),
@@ -281,11 +295,15 @@ Work workOf(const plan::Plan &plan, const plan::Command &command, Routing routin
 
 int64_t sameExperts(const plan::Plan &plan) {
   int64_t most = 0;
+  auto add = [&](const auto *product) {
+    if (product)
+      most = std::max(most, std::min(chosenOf(plan, product->rows()), int64_t(product->experts())));
+  };
   for (const plan::Function *function : *plan.functions())
-    for (const plan::Command *command : *function->commands())
-      if (const auto *product = command->body_as_ExpertLinear())
-        most =
-            std::max(most, std::min(chosenOf(plan, product->rows()), int64_t(product->experts())));
+    for (const plan::Command *command : *function->commands()) {
+      add(command->body_as_ExpertLinear());
+      add(command->body_as_ExpertScaledLinear());
+    }
   return most;
 }
 

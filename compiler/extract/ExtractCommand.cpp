@@ -95,6 +95,11 @@ double flopsOf(const auto &op) {
 void complete(TableProgram &made, const plan::ExpertLinear &op) {
   made.program.flops = flopsOf(op);
 }
+void complete(TableProgram &made, const plan::ExpertScaledLinear &op) {
+  constexpr double kBlock = 128;
+  made.program.flops =
+      2 * double(op.rows()) * kBlock * double(op.depth()) * kBlock * double(op.across());
+}
 void complete(TableProgram &made, const plan::ExpertLinearGrad &op) {
   made.program.flops = flopsOf(op);
 }

@@ -124,6 +124,29 @@ LogicalResult ExpertLinearOp::verify() {
   return expectShape(*this, getResult(), {rows, columns}, "result");
 }
 
+LogicalResult ExpertScaledLinearOp::verify() {
+  const int64_t experts = extent(getOffsets(), 0) - 1, rows = extent(getX(), 0);
+  const int64_t inner = extent(getX(), 1), columns = extent(getResult(), 1);
+  if (experts < 1)
+    return emitOpError("has no expert");
+  if (inner % kScaleBlock != 0 || columns % kScaleBlock != 0)
+    return emitOpError("has matrices of ")
+           << inner << " by " << columns << " elements in blocks of " << kScaleBlock;
+  if (getTransposed() && getBeside())
+    return emitOpError("has matrices that are transposed, and lie one beside the other");
+  SmallVector<int64_t> weight{experts * columns, inner};
+  if (getTransposed())
+    weight = {experts * inner, columns};
+  if (getBeside())
+    weight = {columns, experts * inner};
+  if (failed(expectShape(*this, getWeight(), weight, "weight")) ||
+      failed(expectShape(*this, getWeightScales(),
+                         {weight[0] / kScaleBlock, weight[1] / kScaleBlock}, "weight_scales")) ||
+      failed(expectShape(*this, getXScales(), {inner / kScaleBlock, rows}, "x_scales")))
+    return failure();
+  return expectShape(*this, getResult(), {rows, columns}, "result");
+}
+
 LogicalResult ExpertLinearGradOp::verify() {
   const int64_t experts = extent(getOffsets(), 0) - 1;
   if (getAcc() && getAcc().getType() != getType())
@@ -211,6 +234,23 @@ Gradients ExpertLinearOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
       ExpertLinearGradOp::create(b, getLoc(), weight.clone(sums), transposed ? getX() : dy,
                                  transposed ? dy : getX(), getOffsets(), Value());
   return SmallVector<Value>{dx, dweight, Value()};
+}
+
+Gradients ExpertScaledLinearOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
+  auto cast = getX().getDefiningOp<QuantizeRowsOp>();
+  if (!cast || getTransposed() || getBeside())
+    return emitOpError(
+        "has a gradient only if lm.quantize_rows makes x, and without transposed and "
+        "beside");
+  Value dy = cotangents[0];
+  RankedTensorType x = tensorTypeOf(getX()), weight = tensorTypeOf(getWeight());
+  const Quantized dys = quantizeRows(b, getLoc(), dy, x.getElementType());
+  Value dx = ExpertScaledLinearOp::create(b, getLoc(), x.clone(tensorTypeOf(dy).getElementType()),
+                                          dys.codes, getWeight(), getOffsets(), dys.scale,
+                                          getWeightScales(), /*transposed=*/true, /*beside=*/false);
+  Value dweight = ExpertLinearGradOp::create(b, getLoc(), weight.clone(b.getF32Type()), dy,
+                                             cast.getX(), getOffsets(), Value());
+  return SmallVector<Value>{dx, dweight, Value(), Value(), Value()};
 }
 
 Gradients ExpertSwigluOp::buildVjp(OpBuilder &b, ValueRange cotangents) {

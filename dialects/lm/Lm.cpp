@@ -283,15 +283,23 @@ static LogicalResult verifyColumnCodes(Operation *op, Value x, Value codes, Valu
   return verifyBlocks(op, x, codes, scales, {0}, {columns, rows}, {rows / kScaleBlock, columns});
 }
 
+// Returns false if the scales of the tiles of a tensor of type `x` are as many as tiles. Scales of
+// any other shape must be the padded ones.
+static bool isPadded(RankedTensorType x, Value scales) {
+  return tensorTypeOf(scales).getShape() != ArrayRef(scalesOfTiles(x, /*padded=*/false));
+}
+
 static LogicalResult verifyTileCodes(Operation *op, Value x, Value codes, Value scales) {
   const RankedTensorType type = tensorTypeOf(x);
-  return verifyBlocks(op, x, codes, scales, {0, 1}, type.getShape(), scalesOfTiles(type));
+  return verifyBlocks(op, x, codes, scales, {0, 1}, type.getShape(),
+                      scalesOfTiles(type, isPadded(type, scales)));
 }
 
 static LogicalResult verifyTurnedTileCodes(Operation *op, Value x, Value codes, Value scales) {
   const RankedTensorType turned =
       tensorTypeOf(x).clone(SmallVector<int64_t>{extent(x, 1), extent(x, 0)});
-  return verifyBlocks(op, x, codes, scales, {0, 1}, turned.getShape(), scalesOfTiles(turned));
+  return verifyBlocks(op, x, codes, scales, {0, 1}, turned.getShape(),
+                      scalesOfTiles(turned, isPadded(turned, scales)));
 }
 
 LogicalResult QuantizeRowsOp::verify() {

@@ -56,10 +56,11 @@ inline constexpr int64_t kScaleBlock = 128;
 Quantized quantizeRows(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, mlir::Type dtype);
 Quantized quantizeColumns(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, mlir::Type dtype);
 // Returns the shape of the scales that lm.quantize_tiles makes for a matrix of this type.
-llvm::SmallVector<int64_t> scalesOfTiles(mlir::RankedTensorType x);
-Quantized quantizeTiles(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, mlir::Type dtype);
+llvm::SmallVector<int64_t> scalesOfTiles(mlir::RankedTensorType x, bool padded = true);
+Quantized quantizeTiles(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, mlir::Type dtype,
+                        bool padded = true);
 Quantized quantizeTilesTransposed(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x,
-                                  mlir::Type dtype);
+                                  mlir::Type dtype, bool padded = true);
 
 } // namespace lmc::lm
 

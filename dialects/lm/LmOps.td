@@ -510,8 +510,8 @@ def QuantizeColumnsOp : Lm_CheckedOp<"quantize_columns", [BecomesCall]> {
 def QuantizeTilesOp : Lm_CheckedOp<"quantize_tiles", [Differentiable, BecomesCall]> {
   let summary = "rounds a matrix to 8-bit floats, with a scale for 128 x 128 elements";
   let description = [{
-    `x` `[rows, columns]`; scales `[rows / 128, p]`, where p is columns / 128 rounded up to a multiple of
-    4: cuBLASLt needs it. The gradient of x is that of the codes.
+    `x` `[rows, columns]`; scales `[rows / 128, p]`, where p is columns / 128, for `lm.scaled_matmul`
+    rounded up to a multiple of 4: cuBLASLt needs it. The gradient of x is that of the codes.
   }];
   let fields = (ins 2DTensorOf<[F32, BF16]>:$x);
   let results = (outs EightBitMatrix:$codes, 2DTensorOf<[F32]>:$scales);
@@ -853,6 +853,24 @@ def ExpertLinearOp : Lm_CheckedOp<"expert_linear", [Differentiable, BecomesCall]
   }];
   let fields = (ins Matrix:$x, Matrix:$weight, Ids:$offsets, UnitAttr:$transposed);
   let form = "$x `,` $weight `,` $offsets";
+}
+
+def ExpertScaledLinearOp : Lm_CheckedOp<"expert_scaled_linear", [Differentiable, BecomesCall]> {
+  let summary = "lm.expert_linear of 8-bit floats with scales for blocks";
+  let description = [{
+    `x` and `weight` are codes, those of `lm.quantize_rows` and `lm.quantize_tiles`. But for these, the
+    operands, the result and `transposed` are those of `lm.expert_linear`. With `beside`, which is
+    never with `transposed`, w_e `[out, in]` are one beside the other: `weight` is `[out, E in]`. A row
+    of tiles has as many scales as tiles.
+
+    The gradient of x is another such product, for which that of the result is cast to the format of
+    x. The gradient of the weight is `lm.expert_linear_grad` of what the codes were made from: tensor
+    cores sum up 8-bit floats only along rows, and the rows of an expert are in no whole blocks.
+  }];
+  let fields = (ins EightBitMatrix:$x, EightBitMatrix:$weight, Ids:$offsets, 2DTensorOf<[F32]>:$x_scales,
+                    2DTensorOf<[F32]>:$weight_scales, UnitAttr:$transposed, UnitAttr:$beside);
+  let results = (outs Matrix:$result);
+  let form = "$x `,` $weight `,` $offsets `scales` $x_scales `,` $weight_scales";
 }
 
 def ExpertLinearGradOp : Lm_CheckedOp<"expert_linear_grad", [AccumulatingOpInterface, BecomesCall]> {

@@ -103,22 +103,24 @@ Quantized lmc::lm::quantizeColumns(OpBuilder &b, Location loc, Value x, Type dty
                                            {rows / kScaleBlock, columns});
 }
 
-SmallVector<int64_t> lmc::lm::scalesOfTiles(RankedTensorType x) {
-  constexpr int64_t kPitch = 4;
+SmallVector<int64_t> lmc::lm::scalesOfTiles(RankedTensorType x, bool padded) {
+  const int64_t multiple = padded ? 4 : 1;
   return {x.getDimSize(0) / kScaleBlock,
-          int64_t(llvm::alignTo(x.getDimSize(1) / kScaleBlock, kPitch))};
+          int64_t(llvm::alignTo(x.getDimSize(1) / kScaleBlock, multiple))};
 }
 
-Quantized lmc::lm::quantizeTiles(OpBuilder &b, Location loc, Value x, Type dtype) {
+Quantized lmc::lm::quantizeTiles(OpBuilder &b, Location loc, Value x, Type dtype, bool padded) {
   auto type = cast<RankedTensorType>(x.getType());
-  return quantizeBlocks<QuantizeTilesOp>(b, loc, x, dtype, type.getShape(), scalesOfTiles(type));
+  return quantizeBlocks<QuantizeTilesOp>(b, loc, x, dtype, type.getShape(),
+                                         scalesOfTiles(type, padded));
 }
 
-Quantized lmc::lm::quantizeTilesTransposed(OpBuilder &b, Location loc, Value x, Type dtype) {
+Quantized lmc::lm::quantizeTilesTransposed(OpBuilder &b, Location loc, Value x, Type dtype,
+                                           bool padded) {
   auto type = cast<RankedTensorType>(x.getType());
   auto turned = type.clone(SmallVector<int64_t>{type.getDimSize(1), type.getDimSize(0)});
   return quantizeBlocks<QuantizeTilesTransposedOp>(b, loc, x, dtype, turned.getShape(),
-                                                   scalesOfTiles(turned));
+                                                   scalesOfTiles(turned, padded));
 }
 
 // y = a op(b). The gradient of codes is that of the numbers which they stand for, so it is that of

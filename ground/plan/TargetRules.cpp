@@ -10,6 +10,12 @@ DType dtypeOf(const Plan &plan, uint32_t slice) { return plan.slices()->Get(slic
 std::optional<Scratch> cpuScratch(const Plan &plan, const Command &command) {
   if (const Gemm *gemm = command.body_as_Gemm(); gemm && gemm->scale_a() >= 0)
     return Scratch{DType::BF16, {gemm->m() + gemm->n(), gemm->k(), 1, 1}};
+  if (const ExpertScaledLinear *op = command.body_as_ExpertScaledLinear()) {
+    constexpr uint64_t kBlock = 128;
+    return Scratch{
+        DType::BF16,
+        {op->rows() + op->experts() * op->across() * kBlock, op->depth() * kBlock, 1, 1}};
+  }
   const AttentionGrad *grad = command.body_as_AttentionGrad();
   if (!grad || dtypeOf(plan, grad->q()) != DType::BF16)
     return std::nullopt;

@@ -824,6 +824,14 @@ private:
   Result<void> rule(const plan::QuantizeTilesTransposed &op) {
     return scalesOfTiles(op.down(), op.pitch());
   }
+  Result<void> rule(const plan::ExpertScaledLinear &op) {
+    constexpr uint64_t kBlock = 128;
+    if (op.transposed() && op.beside())
+      return fail("its weights are transposed, and lie one beside the other");
+    if (rules.eightBits == plan::EightBits::None)
+      return fail("it has factors of 8 bits, in a plan for '{}'", plan.target()->str());
+    return extents(DType::F32, {product({op.depth(), kBlock}), product({op.across(), kBlock})});
+  }
   Result<void> rule(const plan::QuantizeTilesBoth &op) {
     LMC_TRY(scalesOfTiles(op.across(), op.pitch()));
     return scalesOfTiles(op.down(), op.transposed_pitch());

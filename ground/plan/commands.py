@@ -186,26 +186,29 @@ def shapes(commands):
 
 
 def solved(command):
-    """{extent: C++ that computes it from the shapes of the op's slices}, each after those that it needs."""
+    """{extent: C++ that computes it from the shapes of the op's slices}, each after those that it needs.
+
+    A dimension of a single extent says it before a product of several does: the product can be that of the elements alone,
+    as for matrices that may be transposed.
+    """
     found = {}
+    dims = [(o, dim, text) for o in command.operands for dim, text in enumerate(o.shape)
+            if not o.optional and "flat" not in o.flags]
+    dims.sort(key=lambda each: sum(word in command.extents for word in re.findall(r"\w+", each[2])))
     for _ in command.extents:
-        for o in command.operands:
-            for dim, text in enumerate(o.shape):
-                got = f"extent(op.get{camel(o.name)}(), {dim})"
-                if o.optional or "flat" in o.flags:
+        for o, dim, text in dims:
+            got = f"extent(op.get{camel(o.name)}(), {dim})"
+            if plus := re.fullmatch(r"(\w+) \+ (\d+)", text):
+                unknown, value = plus[1], f"{got} - {plus[2]}"
+            else:
+                factors = text.split(" * ")
+                open_ = [f for f in factors if f in command.extents and f not in found]
+                if len(open_) != 1 or " / " in text:
                     continue
-                if plus := re.fullmatch(r"(\w+) \+ (\d+)", text):
-                    unknown, value = plus[1], f"{got} - {plus[2]}"
-                else:
-                    factors = text.split(" * ")
-                    open_ = [f for f in factors if f in command.extents and f not in found]
-                    if len(open_) != 1 or " / " in text:
-                        continue
-                    unknown = open_[0]
-                    value = " / ".join([got] + ["body." + f if not f.isdigit() else f
-                                                for f in factors if f != unknown])
-                if unknown not in found:
-                    found[unknown] = value
+                unknown = open_[0]
+                value = " / ".join([got] + ["body." + f if not f.isdigit() else f for f in factors if f != unknown])
+            if unknown not in found:
+                found[unknown] = value
     if missing := [extent for extent in command.extents if extent not in found]:
         raise SystemExit(f"{TABLE.name}: command '{command.name}': no shape says what {missing[0]} is")
     return found

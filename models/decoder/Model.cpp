@@ -87,8 +87,8 @@ private:
     return lm::VariableOp::create(b, loc, name, kind, type, init, decay, parameter);
   }
 
-  // Returns true if products with the parameter stay in the compute dtype: those of routers and of
-  // experts, and those that training.fp8_filter names in whole or in part.
+  // Returns true if products with the parameter stay in the compute dtype: those of routers, of
+  // experts that compute every token, and those that training.fp8_filter names in whole or in part.
   bool isUnquantized(const Parameter &parameter, const std::string &prefix) const {
     if (config.training.fp8 == "none" || parameter.ofExperts)
       return config.training.fp8 != "none";

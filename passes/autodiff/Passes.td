@@ -119,10 +119,10 @@ def QuantizeLinearsPass : Pass<"lm-quantize-linears", "::mlir::ModuleOp"> {
     ```
     With `blocks`, `lm.quantize_rows` and `lm.quantize_tiles` make scales for blocks, and the gradient is
     cast to E4M3, by `lm.quantize_rows` for the gradient of x, and by `lm.quantize_columns`, as x is
-    again, for that of the weight.
+    again, for that of the weight. Then `lm.expert_linear` becomes `lm.expert_scaled_linear`, too.
 
-    Must run before `lm-autodiff`. Rows and columns of weights must be multiples of 16, with `blocks`
-    of 128, and the rows of x, too.
+    Must run before `lm-autodiff`. Rows and columns of weights (of each expert's matrix) must be multiples
+    of 16, with `blocks` of 128, and the rows of x, too, but for those of experts.
   }];
   let options = [Option<"blocks", "blocks", "bool", "false", "scales are those of blocks">];
   let dependentDialects = ["::lmc::lm::LmDialect"];
@@ -274,7 +274,8 @@ def TransposeCodesPass : Pass<"lm-transpose-codes", "::mlir::ModuleOp"> {
     dimension that is summed over: `a` `[m, k]`, and `b` `[n, k]`. So the gradients of a linear layer
     need transposed factors. The codes that the caller of a layer makes or loads are transposed
     there, where `lm-keep-codes` finds them; others, also those of weights that ranks gather, before the
-    product that reads them.
+    product that reads them. Weights with scales of tiles are cast once more, transposed; those of experts
+    then lie one `beside` the other.
 
     ```mlir
     %dw = lm.scaled_matmul %dy, %x scales %sdy, %sx : (tensor<32x16xf8E5M2>, tensor<32x64xf8E4M3FN>, tensor<f32>, tensor<f32>) -> tensor<16x64xf32> {transpose_a}

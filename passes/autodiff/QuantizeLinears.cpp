@@ -10,6 +10,7 @@
 #include "mlir/IR/SymbolTable.h"
 
 #include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/MapVector.h"
 
 #include <map>
@@ -51,6 +52,14 @@ public:
 private:
   using Calls = SmallVector<func::CallOp>;
 
+  // Returns the weight of a product that can be one of 8-bit floats, or null.
+  Value weightOf(Operation *op) {
+    if (auto linear = dyn_cast<lm::LinearOp>(op))
+      return linear.getWeight();
+    auto experts = dyn_cast<lm::ExpertLinearOp>(op);
+    return experts && blocks ? experts.getWeight() : Value();
+  }
+
   // Divides the calls of a layer by the weights that stay in the compute dtype: the key has the
   // numbers of their arguments.
   std::map<std::vector<unsigned>, Calls> byWeights(func::FuncOp layer,
@@ -58,8 +67,8 @@ private:
     std::map<std::vector<unsigned>, Calls> sets;
     for (func::CallOp call : calls) {
       std::vector<unsigned> unquantized;
-      for (auto linear : layer.getBody().front().getOps<lm::LinearOp>())
-        if (auto weight = dyn_cast<BlockArgument>(linear.getWeight()))
+      for (Operation &op : layer.getBody().front())
+        if (auto weight = dyn_cast_or_null<BlockArgument>(weightOf(&op)))
           if (auto load = call.getOperand(weight.getArgNumber()).getDefiningOp<lm::LoadOp>();
               load && parameterOf(load, symbols).getUnquantized())
             unquantized.push_back(weight.getArgNumber());
@@ -86,50 +95,52 @@ private:
                               ArrayRef<func::CallOp> calls) {
     llvm::DenseMap<Value, lm::Quantized> inputs;
     llvm::MapVector<unsigned, lm::Quantized> weights; // key: number of the weight's argument
+    llvm::SmallDenseSet<unsigned> ofExperts;          // the same keys
     Block &body = layer.getBody().front();
-    SmallVector<lm::LinearOp> linears(body.getOps<lm::LinearOp>());
-    for (lm::LinearOp linear : linears) {
-      auto weight = dyn_cast<BlockArgument>(linear.getWeight());
+    SmallVector<Operation *> products;
+    for (Operation &op : body)
+      if (weightOf(&op))
+        products.push_back(&op);
+    for (Operation *op : products) {
+      auto weight = dyn_cast<BlockArgument>(weightOf(op));
       if (!weight)
-        return linear.emitOpError("has a weight that is no argument of its layer");
+        return op->emitOpError("has a weight that is no argument of its layer");
       if (llvm::is_contained(unquantized, weight.getArgNumber()))
         continue;
-      const int64_t multiple = blocks ? lm::kScaleBlock : kMultiple;
-      for (int64_t extent : tensorTypeOf(weight).getShape())
-        if (extent % multiple != 0)
-          return linear.emitError("the weight of ")
-                 << nameOf(linear.getLoc()) << " is " << tensorTypeOf(weight)
-                 << ", and products of 8-bit floats " << (blocks ? "in blocks " : "")
-                 << "need multiples of " << multiple
-                 << "; pad the model, or name the weight in training.fp8_filter"
-                 << (blocks ? ", or set training.fp8 to \"tensor\"" : "");
-      const int64_t rows = tensorTypeOf(linear.getX()).getDimSize(0);
-      if (blocks && rows % multiple != 0)
-        return linear.emitError("the input of ")
-               << nameOf(linear.getLoc()) << " has " << rows
-               << " rows, and blocks need multiples of " << multiple
-               << "; change training.micro_batch_size or training.sequence_length, or set "
-                  "training.fp8 to \"tensor\"";
-      lm::Quantized &x = inputs[linear.getX()];
+      if (failed(checkExtents(op, tensorTypeOf(weight))))
+        return failure();
+      Value input = op->getOperand(0);
+      lm::Quantized &x = inputs[input];
       if (!x.codes) {
-        b.setInsertionPointAfterValue(linear.getX());
-        x = blocks ? lm::quantizeRows(b, linear.getLoc(), linear.getX(), forwardType())
-                   : lm::quantize(b, linear.getLoc(), linear.getX(), forwardType());
+        b.setInsertionPointAfterValue(input);
+        x = blocks ? lm::quantizeRows(b, op->getLoc(), input, forwardType())
+                   : lm::quantize(b, op->getLoc(), input, forwardType());
       }
+      auto linear = dyn_cast<lm::LinearOp>(op);
       lm::Quantized &w = weights[weight.getArgNumber()];
       if (!w.codes) {
         Location loc = weight.getLoc();
         w.codes = body.addArgument(tensorTypeOf(weight).clone(forwardType()), loc);
-        w.scale = body.addArgument(scaleType(tensorTypeOf(weight)), loc);
+        w.scale = body.addArgument(scaleType(tensorTypeOf(weight), bool(linear)), loc);
+        if (!linear)
+          ofExperts.insert(weight.getArgNumber());
       }
-      b.setInsertionPoint(linear);
-      auto product = lm::ScaledMatmulOp::create(
-          b, linear.getLoc(), linear.getType(), x.codes, w.codes, x.scale, w.scale, Value(),
-          linear.getBias(), linear.getResidual(), /*transpose_a=*/false,
-          /*transpose_b=*/!linear.getTransposed(), /*tiles=*/blocks,
-          TypeAttr::get(blocks ? forwardType() : Float8E5M2Type::get(b.getContext())));
-      linear.replaceAllUsesWith(product.getResult());
-      linear.erase();
+      b.setInsertionPoint(op);
+      Value product;
+      if (linear) {
+        product = lm::ScaledMatmulOp::create(
+            b, op->getLoc(), linear.getType(), x.codes, w.codes, x.scale, w.scale, Value(),
+            linear.getBias(), linear.getResidual(), /*transpose_a=*/false,
+            /*transpose_b=*/!linear.getTransposed(), /*tiles=*/blocks,
+            TypeAttr::get(blocks ? forwardType() : Float8E5M2Type::get(b.getContext())));
+      } else {
+        auto experts = cast<lm::ExpertLinearOp>(op);
+        product = lm::ExpertScaledLinearOp::create(b, op->getLoc(), experts.getType(), x.codes,
+                                                   w.codes, experts.getOffsets(), x.scale, w.scale,
+                                                   experts.getTransposed(), /*beside=*/false);
+      }
+      op->getResult(0).replaceAllUsesWith(product);
+      op->erase();
       ++numQuantized;
     }
     if (weights.empty())
@@ -139,7 +150,7 @@ private:
       if (body.getArgument(argument).use_empty())
         unread.set(argument);
     for (func::CallOp call : calls)
-      if (failed(castWeights(call, weights, unread)))
+      if (failed(castWeights(call, weights, ofExperts, unread)))
         return failure();
     body.eraseArguments(unread);
     layer.setFunctionType(
@@ -147,9 +158,40 @@ private:
     return success();
   }
 
+  // Checks that a product can be one of 8-bit floats.
+  LogicalResult checkExtents(Operation *op, RankedTensorType weight) {
+    const int64_t multiple = blocks ? lm::kScaleBlock : kMultiple;
+    SmallVector<int64_t> extents(weight.getShape());
+    auto experts = dyn_cast<lm::ExpertLinearOp>(op);
+    if (experts) // the matrices of experts are one below the other
+      extents[0] /= tensorTypeOf(experts.getOffsets()).getDimSize(0) - 1;
+    for (int64_t extent : extents)
+      if (extent % multiple != 0) {
+        InFlightDiagnostic error = op->emitError("the weight of ")
+                                   << nameOf(op->getLoc()) << " is ";
+        if (experts)
+          error << extents[0] << " x " << extents[1] << " for each expert";
+        else
+          error << weight;
+        return error << ", and products of 8-bit floats " << (blocks ? "in blocks " : "")
+                     << "need multiples of " << multiple
+                     << "; pad the model, or name the weight in training.fp8_filter"
+                     << (blocks ? ", or set training.fp8 to \"tensor\"" : "");
+      }
+    const int64_t rows = tensorTypeOf(op->getOperand(0)).getDimSize(0);
+    if (blocks && !experts && rows % multiple != 0)
+      return op->emitError("the input of ")
+             << nameOf(op->getLoc()) << " has " << rows << " rows, and blocks need multiples of "
+             << multiple
+             << "; change training.micro_batch_size or training.sequence_length, or set "
+                "training.fp8 to \"tensor\"";
+    return success();
+  }
+
   // Gives a call the codes and scales of its weights.
   LogicalResult castWeights(func::CallOp call,
                             const llvm::MapVector<unsigned, lm::Quantized> &weights,
+                            const llvm::SmallDenseSet<unsigned> &ofExperts,
                             const llvm::BitVector &unread) {
     SmallVector<Value> operands(call.getOperands());
     b.setInsertionPoint(call);
@@ -158,8 +200,10 @@ private:
       auto load = weight.getDefiningOp<lm::LoadOp>();
       if (!load)
         return call.emitOpError("passes a weight that no lm.load reads");
-      const lm::Quantized cast = blocks ? lm::quantizeTiles(b, load.getLoc(), weight, forwardType())
-                                        : lm::quantize(b, load.getLoc(), weight, forwardType());
+      const lm::Quantized cast = blocks
+                                     ? lm::quantizeTiles(b, load.getLoc(), weight, forwardType(),
+                                                         /*padded=*/!ofExperts.contains(argument))
+                                     : lm::quantize(b, load.getLoc(), weight, forwardType());
       operands.push_back(cast.codes);
       operands.push_back(cast.scale);
     }
@@ -172,9 +216,9 @@ private:
   }
 
   // Returns the type of the scales of a weight.
-  RankedTensorType scaleType(RankedTensorType weight) {
-    return RankedTensorType::get(blocks ? lm::scalesOfTiles(weight) : SmallVector<int64_t>{},
-                                 b.getF32Type());
+  RankedTensorType scaleType(RankedTensorType weight, bool padded) {
+    return RankedTensorType::get(
+        blocks ? lm::scalesOfTiles(weight, padded) : SmallVector<int64_t>{}, b.getF32Type());
   }
   Type forwardType() { return Float8E4M3FNType::get(b.getContext()); }
 

@@ -65,12 +65,22 @@ private:
       if (product.getTransposeB())
         continue;
       if (product.getTiles()) {
-        if (failed(castTransposed(product)))
+        if (failed(castTransposed(product, product.getBMutable(), product.getScaleBMutable())))
           return failure();
       } else {
         product.getBMutable().assign(transposed(product.getB(), product));
       }
       product.setTransposeB(true);
+    }
+    SmallVector<lm::ExpertScaledLinearOp> experts(body.getOps<lm::ExpertScaledLinearOp>());
+    for (lm::ExpertScaledLinearOp product : experts) {
+      if (!product.getTransposed())
+        continue;
+      if (failed(castTransposed(product, product.getWeightMutable(),
+                                product.getWeightScalesMutable())))
+        return failure();
+      product.setTransposed(false);
+      product.setBeside(true);
     }
     eraseUnread(function);
     return success();
@@ -107,10 +117,11 @@ private:
 
   // Makes a product read the transpose of a weight with scales of tiles, which the callers cast
   // once more.
-  LogicalResult castTransposed(lm::ScaledMatmulOp product) {
-    auto codes = dyn_cast<BlockArgument>(product.getB());
+  LogicalResult castTransposed(Operation *product, OpOperand &weight, OpOperand &scales) {
+    auto codes = dyn_cast<BlockArgument>(weight.get());
     if (!codes)
-      return product.emitOpError("has a weight that is no argument of its layer");
+      return product->emitOpError("has a weight that is no argument of its layer");
+    const bool padded = isa<lm::ScaledMatmulOp>(product);
     if (!done.contains(codes)) {
       ++numTransposed;
       auto function = cast<func::FuncOp>(codes.getOwner()->getParentOp());
@@ -121,18 +132,19 @@ private:
         lm::Quantized &cast = casts[tiles];
         if (!cast.codes) {
           b.setInsertionPointAfter(tiles);
-          cast = lm::quantizeTilesTransposed(b, tiles.getLoc(), tiles.getX(),
-                                             tensorTypeOf(tiles.getCodes()).getElementType());
+          cast =
+              lm::quantizeTilesTransposed(b, tiles.getLoc(), tiles.getX(),
+                                          tensorTypeOf(tiles.getCodes()).getElementType(), padded);
         }
         call.getOperandsMutable().append({cast.codes, cast.scale});
       }
       RankedTensorType type = typeOf(codes);
       done[codes] = codes.getOwner()->addArgument(type, codes.getLoc());
-      done[product.getScaleB()] = codes.getOwner()->addArgument(
-          RankedTensorType::get(lm::scalesOfTiles(type), b.getF32Type()), codes.getLoc());
+      done[scales.get()] = codes.getOwner()->addArgument(
+          RankedTensorType::get(lm::scalesOfTiles(type, padded), b.getF32Type()), codes.getLoc());
     }
-    product.getBMutable().assign(done[codes]);
-    product.getScaleBMutable().assign(done[product.getScaleB()]);
+    weight.set(done[codes]);
+    scales.set(done[scales.get()]);
     return success();
   }
 

@@ -565,30 +565,23 @@ static SmallVector<Value> convertOp(OpBuilder &b, lm::OwnRowsOp op) {
 
 //===-- Sums over ranks ---------------------------------------------------------------------===//
 
-// If a fusion computes `whole` as columns of several results of the same shape, returns these, else
-// `whole`.
-static SmallVector<Value> columnParts(Value whole) {
-  SmallVector<Value> parts;
-  Value rest = whole;
-  while (auto insertion = rest.getDefiningOp<tensor::InsertSliceOp>()) {
-    parts.push_back(insertion.getSource());
-    rest = insertion.getDest();
-  }
-  auto isOfFusion = [&](Value part) {
-    return part.getDefiningOp<kern::FusionOp>() &&
-           part.getDefiningOp() == parts.front().getDefiningOp() &&
-           part.getType() == parts.front().getType();
+// If one fusion computes `whole` in parts of the same shape, returns these, else `whole`.
+static SmallVector<Value> partsOfFusion(Value whole) {
+  SmallVector<Value> values;
+  for (const kern::ResultPart &part : kern::partsOfResult(whole))
+    values.push_back(part.value);
+  auto isOfFusion = [&](Value value) {
+    return value.getDefiningOp<kern::FusionOp>() &&
+           value.getDefiningOp() == values.front().getDefiningOp() &&
+           tensorTypeOf(value).getRank() == 2;
   };
-  if (parts.empty() || !rest.getDefiningOp<tensor::EmptyOp>() || !llvm::all_of(parts, isOfFusion) ||
-      tensorTypeOf(whole).getRank() != 2)
-    return {whole};
-  return parts;
+  return !values.empty() && llvm::all_of(values, isOfFusion) ? values : SmallVector<Value>{whole};
 }
 
 static SmallVector<Value> convertOp(OpBuilder &b, lm::MaxAbsOp op) {
   Location loc = op.getLoc();
   SmallVector<Value> parts;
-  for (Value part : columnParts(op.getX()))
+  for (Value part : partsOfFusion(op.getX()))
     parts.push_back(asRows(b, loc, part));
   FusionBuilder f(b, loc, Hero::RowReduction, parts, "lm.max_abs");
   SmallVector<FusionBuilder::Read> reads;

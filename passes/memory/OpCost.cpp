@@ -50,7 +50,7 @@ static double attentionFlops(lm::AttentionOp op) {
 
 double lmc::forwardFlops(Operation *op) {
   return llvm::TypeSwitch<Operation *, double>(op)
-      .Case<lm::LinearOp, lm::ExpertLinearOp>([](auto op) {
+      .Case<lm::LinearOp, lm::ExpertLinearOp, lm::ExpertScaledLinearOp>([](auto op) {
         return 2 * dim(op.getX(), 0) * dim(op.getX(), 1) * dim(op.getResult(), 1);
       })
       .Case<lm::MatmulOp, lm::ScaledMatmulOp>([](auto op) {

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
@@ -272,6 +273,70 @@ inline InstructionCase groupProductsCase(int columns, bool turned, bool inRegist
           true};
 }
 
+// wgmma.m64n128k32 of the codes 32 to 63 of rows of 128 codes of 8-bit floats, where d starts as 1.
+// The layouts are those of groupProductsCase. The numbers are whole and at most 3, so that sums are
+// exact.
+inline InstructionCase groupCodesCase(bool isE4M3, bool fresh) {
+  const int kRows = 64, kColumns = 128, kTerms = 128;
+  const uint32_t codes[] = {0, isE4M3 ? 0x38u : 0x3cu, 0x40,
+                            isE4M3 ? 0x44u : 0x42u}; // of 0, 1, 2, 3
+  std::mt19937 generator(11);
+  auto draw = [&](int rows) {
+    std::vector<int> numbers(size_t(rows * kTerms));
+    for (int &number : numbers)
+      number = int(generator() % 7) - 3;
+    return numbers;
+  };
+  const std::vector<int> a = draw(kRows), b = draw(kColumns);
+  auto words = [&](const std::vector<int> &numbers) {
+    std::vector<uint32_t> packed(numbers.size() / 4);
+    for (size_t i = 0; i < numbers.size(); ++i)
+      packed[i / 4] |= (codes[std::abs(numbers[i])] | (numbers[i] < 0 ? 0x80u : 0)) << i % 4 * 8;
+    return packed;
+  };
+  std::vector<float> d;
+  for (int t = 0; t < 128; ++t)
+    for (int i = 0; i < kColumns / 2; ++i) {
+      const int row = t / 32 * 16 + t % 32 / 4 + i / 2 % 2 * 8,
+                column = i / 4 * 8 + t % 4 * 2 + i % 2;
+      int sum = fresh ? 0 : 1;
+      for (int k = 32; k < 64; ++k)
+        sum += a[size_t(row * kTerms + k)] * b[size_t(column * kTerms + k)];
+      d.push_back(float(sum));
+    }
+  return {std::string("wgmma_") + (isE4M3 ? "e4m3" : "e5m2") + (fresh ? "_fresh" : ""),
+          "const u32 *a, const u32 *b, float *d",
+          std::string(R"(
+    const int t = threadIdx.x;
+    const u32 tiles = (sharedAddress(sharedMemory()) + 1023) / 1024 * 1024;
+    for (int i = t; i < 192 * 32; i += 128) {
+      const int row = i / 32, chunk = i % 32 / 4, word = i % 4;
+      storeForProducts<4>(tiles + row * 128 + (chunk ^ row % 8) * 16 + word * 4,
+                          Bits<4>{loadOne(row < 64 ? a + i : b + i - 64 * 32)});
+    }
+    float sums[64];
+    for (int i = 0; i < 64; ++i)
+      sums[i] = 1;
+    GroupProducts products;
+    seenByProducts();
+    __syncthreads();
+    products.begin();
+    products.addCodes<128, )") +
+              (isE4M3 ? "true" : "false") + (fresh ? ", true" : "") +
+              R"(>(sums, tiles + 32, tiles + 8192 + 32);
+    products.commit();
+    products.finish(sums);
+    for (int i = 0; i < 64; ++i)
+      storeOne(d + 64 * t + i, sums[i]);
+  )",
+          uint32_t(3 * 8192 + 1024),
+          {words(a), words(b)},
+          bitsOf(d),
+          0,
+          128,
+          true};
+}
+
 inline std::vector<InstructionCase> instructionCases() {
   std::vector<InstructionCase> cases = {loadMatrixCase(false), loadMatrixCase(true), multiplyAddCase(),
                                         copyAsyncCase(),       roundingCase(),       exp2Case()};
@@ -281,6 +346,9 @@ inline std::vector<InstructionCase> instructionCases() {
         cases.push_back(groupProductsCase(columns, turned, inRegisters, false));
   for (bool inRegisters : {false, true})
     cases.push_back(groupProductsCase(128, false, inRegisters, true));
+  for (bool isE4M3 : {false, true})
+    for (bool fresh : {false, true})
+      cases.push_back(groupCodesCase(isE4M3, fresh));
   return cases;
 }
 

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 namespace lmc::simt {
@@ -13,7 +15,7 @@ constexpr uint32_t kChunk = 16;
 constexpr int kElements = kChunk / sizeof(uint16_t); // of a chunk
 constexpr uint16_t kAllBytes = 0xffff;
 constexpr uint32_t kPoison = 0x7fd1a57e; // NaN; of an accumulator whose products are in flight
-constexpr int kRows = 64, kTerms = 16;
+constexpr int kRows = 64, kTerms = 16, kMostTerms = 32;           // in bf16, and in 8 bits
 constexpr int kRowBytes = 128, kTurnedTileBytes = 64 * kRowBytes; // of a tile; see platform.cuh
 
 bool isSame(const Place &a, const Place &b) {
@@ -21,11 +23,24 @@ bool isSame(const Place &a, const Place &b) {
 }
 
 bool isSame(const GroupProduct &a, const GroupProduct &b) {
-  return a.columns == b.columns && a.turnedA == b.turnedA && a.turnedB == b.turnedB && a.fresh == b.fresh &&
+  return a.columns == b.columns && a.turnedA == b.turnedA && a.turnedB == b.turnedB &&
+         a.fresh == b.fresh && a.format == b.format &&
          (a.registers == nullptr) == (b.registers == nullptr) && a.a == b.a && a.b == b.b;
 }
 
 float fromBf16(uint32_t half) { return std::bit_cast<float>(half << 16); }
+
+// Returns the number of an 8-bit float (OFP8): NaN for infinity.
+float fromCode(uint32_t code, GroupProduct::Format format) {
+  const int mantissaBits = format == GroupProduct::E4M3 ? 3 : 2;
+  const int bias = format == GroupProduct::E4M3 ? 7 : 15;
+  const int mantissa = int(code & ((1u << mantissaBits) - 1));
+  const int exponent = int(code & 0x7f) >> mantissaBits;
+  const bool isFinite = format == GroupProduct::E4M3 ? (code & 0x7f) != 0x7f : exponent != 31;
+  const float size = std::ldexp(float(exponent ? mantissa + (1 << mantissaBits) : mantissa),
+                                std::max(exponent, 1) - bias - mantissaBits);
+  return !isFinite ? NAN : code & 0x80 ? -size : size;
+}
 
 bool isPoisoned(const float *d, int size) {
   for (int i = 0; i < size; ++i)
@@ -240,12 +255,19 @@ template <typename Visit> static std::string forEachChunk(const GroupProduct &sh
 
 // Calls store(at, k, value) for each element of a factor.
 template <typename Store>
-void Warpgroups::readFactor(uint32_t tile, bool turned, int across, Store store) const {
+void Warpgroups::readFactor(uint32_t tile, bool turned, int across, GroupProduct::Format format,
+                            Store store) const {
   (void)forEachChunk(tile, turned, across, [&](uint32_t address, int at, int k) {
     uint16_t halves[kElements];
     std::memcpy(halves, shared + (address - base), kChunk);
-    for (int i = 0; i < kElements; ++i)
-      store(turned ? at + i : at, turned ? k : k + i, fromBf16(halves[i]));
+    for (int i = 0; i < kElements; ++i) {
+      if (format == GroupProduct::BF16) {
+        store(turned ? at + i : at, turned ? k : k + i, fromBf16(halves[i]));
+        continue;
+      }
+      store(at, 2 * (k + i), fromCode(halves[i] & 0xffu, format));
+      store(at, 2 * (k + i) + 1, fromCode(uint32_t(halves[i]) >> 8, format));
+    }
     return std::string();
   });
 }
@@ -260,17 +282,18 @@ std::string Warpgroups::issue(const Product &product) {
   });
 }
 
-// Computes d += a b, or d = a b, of m64nNk16 (PTX ISA, asynchronous warpgroup-level matrix instructions).
-// platform.cuh says which elements a thread holds.
+// Computes d += a b, or d = a b, of m64nNk16 or m64nNk32 (PTX ISA, asynchronous warpgroup-level
+// matrix instructions). platform.cuh says which elements a thread holds.
 std::string Warpgroups::run(const Product &product) const {
   const GroupProduct &shape = product.shape;
   const int columns = shape.columns;
   // A plain store may have changed a tile since the issue.
   if (auto mistake = forEachChunk(shape, [&](uint32_t address) { return check(address - base); }); !mistake.empty())
     return mistake;
-  float a[kRows][kTerms];
+  const int terms = shape.format == GroupProduct::BF16 ? kTerms : kMostTerms;
+  float a[kRows][kMostTerms];
   static thread_local struct {
-    float b[kTerms][256], sums[kRows][256];
+    float b[kMostTerms][256], sums[kRows][256];
   } scratch; // not on the stack of a thread of the block
   auto &[b, sums] = scratch;
   if (shape.registers) {
@@ -283,14 +306,15 @@ std::string Warpgroups::run(const Product &product) const {
               fromBf16(factor[size_t(word)] >> (16 * half) & 0xffff);
     }
   } else {
-    readFactor(shape.a, shape.turnedA, kRows, [&](int row, int k, float x) { a[row][k] = x; });
+    readFactor(shape.a, shape.turnedA, kRows, shape.format,
+               [&](int row, int k, float x) { a[row][k] = x; });
   }
-  readFactor(shape.b, shape.turnedB, columns,
+  readFactor(shape.b, shape.turnedB, columns, shape.format,
              [&b = b](int column, int k, float x) { b[k][column] = x; });
   for (int row = 0; row < kRows; ++row) {
     for (int column = 0; column < columns; ++column)
       sums[row][column] = 0;
-    for (int k = 0; k < kTerms; ++k)
+    for (int k = 0; k < terms; ++k)
       for (int column = 0; column < columns; ++column)
         sums[row][column] += a[row][k] * b[k][column];
   }

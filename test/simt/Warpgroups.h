@@ -102,7 +102,8 @@ private:
   std::string endWait(uint32_t group);
   std::string issue(const Product &product);
   template <typename Store>
-  void readFactor(uint32_t tile, bool turned, int across, Store store) const;
+  void readFactor(uint32_t tile, bool turned, int across, GroupProduct::Format format,
+                  Store store) const;
   std::string check(uint32_t offset) const;
 
   unsigned char *shared = nullptr;

@@ -9,13 +9,13 @@ from sections.training import absent, bench_command, benched, ways
 from session import Report, json_lines
 
 STEPS = 10  # of `lmc-run --bench`
-CATEGORIES = ("ExpertLinear", "ExpertLinearGrad")  # of a trace's products per expert
+CATEGORIES = ("ExpertLinear", "ExpertScaledLinear", "ExpertLinearGrad")  # of a trace's products per expert
 
 
 def items(jobs: dict) -> tuple[dict, dict]:
     """Returns what the section runs of `jobs` (name -> facts), by the names of the items: lmc's jobs, and the peers of
-    their products."""
-    return dict(jobs), {f"{job['model']} PyTorch grouped_mm": job for job in jobs.values()}
+    their products. Products of 8-bit floats have none."""
+    return dict(jobs), {f"{job['model']} PyTorch grouped_mm": job for job in jobs.values() if "fp8" not in job["model"]}
 
 
 def grouped(report: dict, shape: dict) -> dict:
@@ -35,7 +35,8 @@ def products(report: dict, sizes: dict) -> dict[str, dict]:
     for function in report["functions"]:
         ended = set()  # the sources whose gradient of x is behind us, from the last command to the first
         for at, command in reversed(list(enumerate(function["commands"]))):
-            if not runs[function["name"]] or command["kind"] not in ("expert_linear", "expert_linear_grad"):
+            if not runs[function["name"]] or command["kind"] not in (
+                    "expert_linear", "expert_scaled_linear", "expert_linear_grad"):
                 continue
             source = command["source"].rpartition(".")[2]
             if command["kind"] == "expert_linear_grad":

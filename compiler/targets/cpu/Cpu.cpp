@@ -33,13 +33,16 @@ public:
   // Attention's gradient adds up dq in f32. If q has a narrower type, this needs scratch memory. So
   // does a product of factors of 8 bits, which a library computes in bf16.
   RankedTensorType scratchOf(Operation *op, uint64_t) const override {
-    if (auto gemm = dyn_cast<kern::GemmOp>(op); gemm && gemm.getScaleA()) {
+    auto numbersOf = [](Value a, Value b) {
       auto count = [](Value each) {
         return cast<RankedTensorType>(each.getType()).getNumElements();
       };
-      return RankedTensorType::get({count(gemm.getA()) + count(gemm.getB())},
-                                   BFloat16Type::get(op->getContext()));
-    }
+      return RankedTensorType::get({count(a) + count(b)}, BFloat16Type::get(a.getContext()));
+    };
+    if (auto gemm = dyn_cast<kern::GemmOp>(op); gemm && gemm.getScaleA())
+      return numbersOf(gemm.getA(), gemm.getB());
+    if (auto experts = dyn_cast<kern::ExpertScaledLinearOp>(op))
+      return numbersOf(experts.getX(), experts.getWeight());
     auto grad = dyn_cast<kern::AttentionGradOp>(op);
     if (!grad)
       return {};

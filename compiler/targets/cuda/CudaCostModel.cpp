@@ -63,6 +63,11 @@ cost::Estimate CudaCostModel::gemm(const cost::GemmWork &work) const {
         estimate.bound == cost::Bound::MatrixUnits)
       estimate.seconds /= work.output == DataType::F32 ? device.chip.expertGradShare
                                                        : device.chip.expertShare;
+    // Tiles of 8-bit floats have 128 x 128 elements. In bf16 such tiles reached 540 TFLOP/s, and
+    // those of 128 x 256 elements 680 (bench/results/gpu-2026-11-26-h100.md). Not measured in 8
+    // bits.
+    if (work.eightBits && estimate.bound == cost::Bound::MatrixUnits)
+      estimate.seconds *= 680.0 / 540;
     return estimate;
   };
   if (spec.clock == 0)

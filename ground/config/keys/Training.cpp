@@ -39,8 +39,9 @@ void Rows::training() {
       "a "
       "row have one, and a weight's 128 x 128 (DeepSeek-V3's recipe, Transformer Engine's "
       "*Float8BlockScaling*), and gradients are E4M3, too. Nothing is carried from step to step. "
-      "The head, routers, experts, attention, norms and the optimizer compute "
-      "as without `fp8`. Master weights, main gradients and all sums stay f32 "
+      "The head, routers, attention, norms, the optimizer, experts with `tensor`, and those that "
+      "compute every token work as without `fp8`. Master weights, main gradients and all sums stay "
+      "f32 "
       "([more](fp8.md)).");
   KEY(training.fp8Filter, optional,
       "With `fp8`: patterns of the names of weights, as in `[[optimizer.group]]`, whose products "

@@ -154,6 +154,8 @@ Result<void> CpuDevice::chooseProducts(const plan::Plan &plan) {
         LMC_TRY(bindExperts(*op, resolver.memory, resolver.gemms));
       if (const plan::ExpertLinearGrad *op = command->body_as_ExpertLinearGrad())
         LMC_TRY(bindExperts(*op, resolver.memory, resolver.gemms));
+      if (const plan::ExpertScaledLinear *op = command->body_as_ExpertScaledLinear())
+        LMC_TRY(bindExperts(*op, command->workspace(), resolver.memory, resolver.gemms));
     }
   return {};
 }

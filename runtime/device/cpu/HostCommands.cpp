@@ -27,9 +27,10 @@ void ScaledFactor::run() const {
   for (int64_t row = 0; row < rows; ++row)
     for (int64_t at = 0; at < columns; at += length) {
       const float scale = scales[row / blockRows * pitchRow + at / length * pitchBlock];
-      const int64_t first = row * columns + at;
-      for (int64_t i = first; i < first + length; ++i)
-        numbers[i] = toBFloat16(numberOf[codes[i]] * scale);
+      const uint8_t *from = codes + row * pitch + at;
+      uint16_t *to = numbers + row * columns + at;
+      for (int64_t i = 0; i < length; ++i)
+        to[i] = toBFloat16(numberOf[from[i]] * scale);
     }
 }
 
@@ -159,7 +160,63 @@ Result<ExpertCommand> bindExperts(const plan::ExpertLinearGrad &op, HostMemory &
   return command;
 }
 
+Result<ExpertCommand> bindExperts(const plan::ExpertScaledLinear &op, int64_t workspace,
+                                  HostMemory &memory, GemmCache &gemms) {
+  constexpr int64_t kBlock = 128;
+  const auto experts = int64_t(op.experts()), rows = int64_t(op.rows());
+  const auto depth = int64_t(op.depth()), across = int64_t(op.across());
+  const int64_t inner = depth * kBlock, columns = across * kBlock;
+  GemmGroupShape group{{rows, columns, inner}, experts, GemmGroupShape::Split::M};
+  group.shape.transposeB = !op.transposed();
+  group.shape.input = Storage::BF16;
+  group.shape.output = storageOf(memory.slice(op.y()).dtype());
+  LMC_LET(product, gemms.find(group));
+  ExpertCommand command{};
+  const int64_t ofWeight = experts * columns * inner;
+  uint16_t *numbers = nullptr;
+  if (workspace >= 0) {
+    numbers = reinterpret_cast<uint16_t *>(memory.address(uint32_t(workspace)));
+  } else {
+    command.numbers = std::make_shared<std::vector<uint16_t>>(size_t(rows * inner + ofWeight));
+    numbers = command.numbers->data();
+  }
+  auto codes = [&](uint32_t slice) {
+    return reinterpret_cast<const uint8_t *>(memory.address(slice));
+  };
+  auto scales = [&](uint32_t slice) {
+    return reinterpret_cast<const float *>(memory.address(slice));
+  };
+  const plan::DType format = memory.slice(op.x()).dtype();
+  command.scaled.push_back({format, codes(op.x()), scales(op.x_scales()), numbers, rows, inner,
+                            kBlock, 1, /*pitchRow=*/1, /*pitchBlock=*/rows});
+  uint16_t *weight = numbers + rows * inner;
+  // The matrices as they are stored: [columns, inner], or with `transposed` [inner, columns].
+  const int64_t down = op.transposed() ? depth : across, wide = op.transposed() ? across : depth;
+  const int64_t tilesApart = op.beside() ? experts * wide : wide;
+  for (int64_t e = 0; e < experts; ++e) {
+    const int64_t first = op.beside() ? e * wide : e * down * wide; // of its tiles' scales
+    const int64_t firstCode = op.beside() ? e * inner : e * inner * columns;
+    command.scaled.push_back({format, codes(op.weight()) + firstCode,
+                              scales(op.weight_scales()) + first, weight + e * inner * columns,
+                              down * kBlock, wide * kBlock, kBlock, kBlock, tilesApart, 1,
+                              tilesApart * kBlock});
+  }
+  command.gemms = *product;
+  command.offsets = reinterpret_cast<const int32_t *>(memory.address(op.offsets()));
+  command.a = reinterpret_cast<const char *>(numbers);
+  command.b = reinterpret_cast<const char *>(weight);
+  command.d = memory.address(op.y());
+  command.parts.resize(size_t(experts));
+  command.rowA = inner * 2;
+  command.rowD = columns * int64_t(byteWidth(memory.slice(op.y()).dtype()));
+  command.expertB = inner * columns * 2;
+  command.otherSize = inner;
+  return command;
+}
+
 void ExpertCommand::run() {
+  for (const ScaledFactor &factor : scaled)
+    factor.run();
   for (size_t e = 0; e < parts.size(); ++e) {
     const int64_t first = offsets[e], rows = offsets[e + 1] - first;
     parts[e] = {a + first * rowA, b + first * rowB + int64_t(e) * expertB,

@@ -5,6 +5,8 @@
 #include "runtime/device/cpu/Gemm.h"
 #include "runtime/device/cpu/HostMemory.h"
 
+#include <memory>
+
 namespace lmc::cpu {
 
 // Returns the storage type of f32, bf16 or f64, and F32 for all other dtypes.
@@ -22,6 +24,7 @@ struct ScaledFactor {
   uint16_t *numbers;
   int64_t rows, columns;
   int64_t block = 0, blockRows = 1, pitchRow = 0, pitchBlock = 0;
+  int64_t pitch = columns; // elements from a row of codes to the next
 
   void run() const;
 };
@@ -52,6 +55,8 @@ struct ExpertCommand {
   bool rowsAreDepth;           // true: dimension k counts an expert's rows; false: m counts them
   int64_t otherSize;           // m if rowsAreDepth, else k; it is equal for all experts
   std::vector<GemmPart> parts; // one per expert
+  std::vector<ScaledFactor> scaled;
+  std::shared_ptr<std::vector<uint16_t>> numbers; // of `scaled`, if they are in no workspace
 
   void run();
 };
@@ -73,6 +78,10 @@ Result<ExpertCommand> bindExperts(const plan::ExpertLinear &op, HostMemory &memo
                                   GemmCache &gemms);
 Result<ExpertCommand> bindExperts(const plan::ExpertLinearGrad &op, HostMemory &memory,
                                   GemmCache &gemms);
+// `workspace`: as for bindGemm(). Without one, as in a plan for a GPU, the command has memory of
+// its own.
+Result<ExpertCommand> bindExperts(const plan::ExpertScaledLinear &op, int64_t workspace,
+                                  HostMemory &memory, GemmCache &gemms);
 CopyCommand bindCopy(const plan::Copy &op, HostMemory &memory);
 
 } // namespace lmc::cpu

@@ -17,8 +17,8 @@ func.func @columns(%x: tensor<128x3xbf16>) {
 // -----
 
 func.func @tiles(%x: tensor<128x256xf32>) {
-  // expected-error @below {{casts 'tensor<128x256xf32>' to 'tensor<128x256xf8E4M3FN>' with scales 'tensor<1x2xf32>'}}
-  %c, %s = lm.quantize_tiles %x : (tensor<128x256xf32>) -> (tensor<128x256xf8E4M3FN>, tensor<1x2xf32>)
+  // expected-error @below {{casts 'tensor<128x256xf32>' to 'tensor<128x256xf8E4M3FN>' with scales 'tensor<1x3xf32>'}}
+  %c, %s = lm.quantize_tiles %x : (tensor<128x256xf32>) -> (tensor<128x256xf8E4M3FN>, tensor<1x3xf32>)
   return
 }
 
@@ -43,6 +43,30 @@ func.func @rows_columns(%x: tensor<128x256xf32>) {
 func.func @tiles_both(%x: tensor<128x256xf32>) {
   // expected-error @below {{casts 'tensor<128x256xf32>' to 'tensor<256x128xf8E4M3FN>' with scales 'tensor<2x2xf32>'}}
   %c, %s, %t, %u = lm.quantize_tiles_both %x : (tensor<128x256xf32>) -> (tensor<128x256xf8E4M3FN>, tensor<1x4xf32>, tensor<256x128xf8E4M3FN>, tensor<2x2xf32>)
+  return
+}
+
+// -----
+
+func.func @experts(%x: tensor<8x128xf8E4M3FN>, %w: tensor<256x384xf8E4M3FN>, %o: tensor<4xi32>, %s: tensor<1x8xf32>, %t: tensor<2x4xf32>) {
+  // expected-error @below {{weight_scales}}
+  %y = lm.expert_scaled_linear %x, %w, %o scales %s, %t : (tensor<8x128xf8E4M3FN>, tensor<256x384xf8E4M3FN>, tensor<4xi32>, tensor<1x8xf32>, tensor<2x4xf32>) -> tensor<8x256xbf16> {beside}
+  return
+}
+
+// -----
+
+func.func @experts_both(%x: tensor<8x128xf8E4M3FN>, %w: tensor<256x384xf8E4M3FN>, %o: tensor<4xi32>, %s: tensor<1x8xf32>, %t: tensor<2x3xf32>) {
+  // expected-error @below {{has matrices that are transposed, and lie one beside the other}}
+  %y = lm.expert_scaled_linear %x, %w, %o scales %s, %t : (tensor<8x128xf8E4M3FN>, tensor<256x384xf8E4M3FN>, tensor<4xi32>, tensor<1x8xf32>, tensor<2x3xf32>) -> tensor<8x256xbf16> {beside, transposed}
+  return
+}
+
+// -----
+
+func.func @experts_blocks(%x: tensor<8x128xf8E4M3FN>, %w: tensor<256x384xf8E4M3FN>, %o: tensor<4xi32>, %s: tensor<1x8xf32>, %t: tensor<2x3xf32>) {
+  // expected-error @below {{has matrices of 128 by 100 elements in blocks of 128}}
+  %y = lm.expert_scaled_linear %x, %w, %o scales %s, %t : (tensor<8x128xf8E4M3FN>, tensor<256x384xf8E4M3FN>, tensor<4xi32>, tensor<1x8xf32>, tensor<2x3xf32>) -> tensor<8x100xbf16>
   return
 }
 

@@ -569,6 +569,46 @@ TEST(PlanFile, ChecksScalesOfBlocks) {
               HasSubstr("it has scales for tiles of 128 x 128 elements of 320 x 256"));
 }
 
+// Products of 2 experts with matrices [128, 256] by 7 rows, with scales for blocks.
+static std::string
+withExperts(const std::function<void(plan::PlanT &, plan::ExpertScaledLinearT &)> &change) {
+  PlanBuilder b;
+  plan::ExpertScaledLinearT experts;
+  experts.rows = 7, experts.experts = 2, experts.depth = 2, experts.across = 1;
+  experts.x = b.slice(DType::F8E4M3, {7, 256}, 1);
+  experts.weight = b.slice(DType::F8E4M3, {256, 256}, 1);
+  experts.offsets = b.slice(DType::I32, {3}, 1);
+  experts.x_scales = b.slice(DType::F32, {2, 7}, 1);
+  experts.weight_scales = b.slice(DType::F32, {2, 2}, 1);
+  experts.y = b.slice(DType::BF16, {7, 128}, 1);
+  const uint32_t workspace = b.slice(DType::BF16, {7 + 256, 256}, 1);
+  b.command(experts);
+  b.plan.functions[0]->commands[0]->workspace = int(workspace);
+  change(b.plan, *b.plan.functions[0]->commands[0]->body.AsExpertScaledLinear());
+  auto opened = b.open();
+  return opened ? std::string() : opened.error().message;
+}
+
+TEST(PlanFile, ChecksExpertsOfEightBits) {
+  using testing::HasSubstr;
+  EXPECT_EQ(withExperts([](auto &, auto &) {}), "");
+  EXPECT_EQ(withExperts([](auto &, auto &e) { e.beside = true; }), "");
+  EXPECT_EQ(withExperts([](auto &, auto &e) { e.transposed = true; }), "");
+  EXPECT_THAT(withExperts([](auto &, auto &e) { e.beside = e.transposed = true; }),
+              HasSubstr("its weights are transposed, and lie one beside the other"));
+  EXPECT_THAT(withExperts([](auto &, auto &e) { e.across = 2; }), HasSubstr("operand weight has"));
+  EXPECT_THAT(withExperts([](auto &, auto &e) { e.depth = 1u << 24; }),
+              HasSubstr("it has an extent of"));
+  EXPECT_THAT(withExperts([](auto &p, auto &) { p.functions[0]->commands[0]->workspace = -1; }),
+              HasSubstr("workspace"));
+  EXPECT_THAT(withExperts([](auto &p, auto &) {
+                auto &slice = *p.slices[uint32_t(p.functions[0]->commands[0]->workspace)];
+                slice.shape = {1};
+                slice.bytes = 2;
+              }),
+              HasSubstr("workspace"));
+}
+
 // A product of 8-bit floats for a GPU, whose rows have k elements.
 static std::string withRowsOfK(const std::function<void(plan::PlanT &, plan::GemmT &)> &change) {
   PlanBuilder b;

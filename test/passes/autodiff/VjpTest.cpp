@@ -411,7 +411,7 @@ TEST(Vjp, EveryDifferentiableOpHasACase) {
   context.loadDialect<lm::LmDialect>();
   std::string texts =
       "lm.balance_terms lm.late_rows lm.router_entropy lm.quantize lm.quantize_rows "
-      "lm.quantize_tiles lm.scaled_matmul ";
+      "lm.quantize_tiles lm.scaled_matmul lm.expert_scaled_linear ";
   for (const Case &test : cases())
     texts += test.op + "\n";
   for (RegisteredOperationName name : context.getRegisteredOperations())

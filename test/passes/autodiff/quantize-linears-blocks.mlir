@@ -69,3 +69,53 @@ func.func @forward(%x: tensor<96x128xbf16>) -> tensor<96x128xbf16> {
   %y = call @short(%x, %u) : (tensor<96x128xbf16>, tensor<128x128xbf16>) -> tensor<96x128xbf16>
   return %y : tensor<96x128xbf16>
 }
+
+// -----
+
+// Products of experts have codes, too; the gradient of their weights is of what the codes were made from.
+lm.variable @loss scalar : tensor<f32> init none
+lm.variable @rows input : tensor<40x256xbf16> init none
+lm.variable @offsets input : tensor<4xi32> init none
+lm.variable @e parameter : tensor<384x256xf32> init normal(stddev = 0.02 : f64)
+lm.variable @e.compute compute_copy : tensor<384x256xbf16> init copy_of(source = "e") {parameter = "e"}
+// CHECK-LABEL: func.func private @experts(
+// CHECK-SAME:    %[[X:[a-z0-9]+]]: tensor<40x256xbf16>, %[[O:[a-z0-9]+]]: tensor<4xi32>, %[[W:[a-z0-9]+]]: tensor<384x256xf8E4M3FN>, %[[S:[a-z0-9]+]]: tensor<3x2xf32>)
+// CHECK-NEXT:    %[[C:.*]], %[[SX:.*]] = lm.quantize_rows %[[X]] : (tensor<40x256xbf16>) -> (tensor<40x256xf8E4M3FN>, tensor<2x40xf32>)
+// CHECK-NEXT:    lm.expert_scaled_linear %[[C]], %[[W]], %[[O]] scales %[[SX]], %[[S]] : {{.*}} -> tensor<40x128xbf16>{{$}}
+// CHECK:       func.func @forward
+// CHECK:         lm.quantize_tiles %{{.*}} : (tensor<384x256xbf16>) -> (tensor<384x256xf8E4M3FN>, tensor<3x2xf32>)
+// GRAD-LABEL: func.func private @experts.backward(
+// GRAD:         %[[DY:.*]], %[[SDY:.*]] = lm.quantize_rows %[[G:.*]] : (tensor<40x128xbf16>) -> (tensor<40x128xf8E4M3FN>, tensor<1x40xf32>)
+// GRAD-NEXT:    lm.expert_scaled_linear %[[DY]], %{{.*}}, %{{.*}} scales %[[SDY]], %{{.*}} -> tensor<40x256xbf16> {{{.*}}transposed}
+// GRAD-NEXT:    lm.expert_linear_grad %[[G]], %{{.*}} -> tensor<384x256xf32>
+func.func private @experts(%x: tensor<40x256xbf16>, %w: tensor<384x256xbf16>, %o: tensor<4xi32>) -> tensor<40x128xbf16> {
+  %y = lm.expert_linear %x, %w, %o : (tensor<40x256xbf16>, tensor<384x256xbf16>, tensor<4xi32>) -> tensor<40x128xbf16>
+  return %y : tensor<40x128xbf16>
+}
+func.func @forward() -> tensor<f32> {
+  %x = lm.load @rows : tensor<40x256xbf16>
+  %o = lm.load @offsets : tensor<4xi32>
+  %w = lm.load @e.compute : tensor<384x256xbf16>
+  %y = call @experts(%x, %w, %o) {lm.layer = 0 : i64} : (tensor<40x256xbf16>, tensor<384x256xbf16>, tensor<4xi32>) -> tensor<40x128xbf16>
+  %targets = lm.load @targets : tensor<40xi32>
+  %head = lm.load @head : tensor<24x128xbf16>
+  %loss = lm.linear_cross_entropy %y, %head, %targets chunk 40 : (tensor<40x128xbf16>, tensor<24x128xbf16>, tensor<40xi32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}
+lm.variable @targets input : tensor<40xi32> init none
+lm.variable @head input : tensor<24x128xbf16> init none
+
+// -----
+
+lm.variable @f parameter : tensor<192x128xf32> init zeros
+lm.variable @f.compute compute_copy : tensor<192x128xbf16> init copy_of(source = "f") {parameter = "f"}
+func.func private @narrow(%x: tensor<40x128xbf16>, %f: tensor<192x128xbf16>, %o: tensor<4xi32>) -> tensor<40x64xbf16> {
+  // expected-error @unknown {{the weight of mlp.experts is 64 x 128 for each expert, and products of 8-bit floats in blocks need multiples of 128; pad the model}}
+  %y = lm.expert_linear %x, %f, %o : (tensor<40x128xbf16>, tensor<192x128xbf16>, tensor<4xi32>) -> tensor<40x64xbf16> loc("mlp.experts")
+  return %y : tensor<40x64xbf16>
+}
+func.func @forward(%x: tensor<40x128xbf16>, %o: tensor<4xi32>) -> tensor<40x64xbf16> {
+  %f = lm.load @f.compute : tensor<192x128xbf16>
+  %y = call @narrow(%x, %f, %o) : (tensor<40x128xbf16>, tensor<192x128xbf16>, tensor<4xi32>) -> tensor<40x64xbf16>
+  return %y : tensor<40x64xbf16>
+}

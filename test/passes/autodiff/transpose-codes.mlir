@@ -126,3 +126,27 @@ func.func @micro_last() {
   return
 }
 func.func private @gradient() -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>)
+
+// -----
+
+// So are the weights of experts, whose transposes lie one beside the other.
+lm.variable @e parameter : tensor<384x256xf32> init zeros
+lm.variable @dx input : tensor<40x256xf32> init none
+// CHECK-LABEL: func.func private @experts.backward(
+// CHECK-SAME:    %[[DY:[^:]*]]: tensor<40x128xf8E4M3FN>, %[[S:[^:]*]]: tensor<1x40xf32>, %[[O:[^:]*]]: tensor<4xi32>, %[[T:[^:]*]]: tensor<256x384xf8E4M3FN>, %[[ST:[^:]*]]: tensor<2x3xf32>)
+// CHECK-NEXT:    lm.expert_scaled_linear %[[DY]], %[[T]], %[[O]] scales %[[S]], %[[ST]] : {{.*}} -> tensor<40x256xf32> {beside}
+func.func private @experts.backward(%dy: tensor<40x128xf8E4M3FN>, %s: tensor<1x40xf32>, %o: tensor<4xi32>, %w: tensor<384x256xf8E4M3FN>, %t: tensor<3x2xf32>) -> tensor<40x256xf32> {
+  %dx = lm.expert_scaled_linear %dy, %w, %o scales %s, %t : (tensor<40x128xf8E4M3FN>, tensor<384x256xf8E4M3FN>, tensor<4xi32>, tensor<1x40xf32>, tensor<3x2xf32>) -> tensor<40x256xf32> {transposed}
+  return %dx : tensor<40x256xf32>
+}
+// CHECK-LABEL: func.func @micro_first
+// CHECK:         lm.quantize_tiles_transposed %{{.*}} : (tensor<384x256xf32>) -> (tensor<256x384xf8E4M3FN>, tensor<2x3xf32>)
+func.func @micro_first() {
+  %w = lm.load @e : tensor<384x256xf32>
+  %c, %t = lm.quantize_tiles %w : (tensor<384x256xf32>) -> (tensor<384x256xf8E4M3FN>, tensor<3x2xf32>)
+  %dy, %s, %o = func.call @gradient() : () -> (tensor<40x128xf8E4M3FN>, tensor<1x40xf32>, tensor<4xi32>)
+  %dx = func.call @experts.backward(%dy, %s, %o, %c, %t) : (tensor<40x128xf8E4M3FN>, tensor<1x40xf32>, tensor<4xi32>, tensor<384x256xf8E4M3FN>, tensor<3x2xf32>) -> tensor<40x256xf32>
+  lm.store %dx, @dx : tensor<40x256xf32>
+  return
+}
+func.func private @gradient() -> (tensor<40x128xf8E4M3FN>, tensor<1x40xf32>, tensor<4xi32>)

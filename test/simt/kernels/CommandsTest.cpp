@@ -209,6 +209,19 @@ Edge gradEdge(DType type, int64_t rows, int64_t experts, int64_t inner, int64_t 
   return edge;
 }
 
+// Columns of blocks: with `sms` tensor cores multiply, with 0 threads do.
+Edge scaledEdge(DType type, int64_t rows, int64_t experts, int64_t depth, int64_t across,
+                const char *layout, int sms) {
+  Edge edge{"expert_scaled_linear",
+            type,
+            {{"rows", rows}, {"experts", experts}, {"depth", depth}, {"across", across}},
+            {},
+            sms};
+  if (*layout)
+    edge.on = {layout};
+  return edge;
+}
+
 // Tiles of tensor cores have 128 rows and columns, those of warpgroups up to 256 columns.
 const Edge kEdges[] = {
     linearEdge(DType::BF16, 300, 5, 72, 136, false, 0),
@@ -246,6 +259,14 @@ const Edge kEdges[] = {
     {"quantize_tiles", DType::BF16, {{"down", 1}, {"across", 5}, {"pitch", 8}}, {}},
     {"quantize_tiles", DType::F32, {{"down", 2}, {"across", 1}, {"pitch", 300}}, {}},
     {"quantize_tiles_transposed", DType::BF16, {{"down", 5}, {"across", 1}, {"pitch", 8}}, {}},
+    scaledEdge(DType::BF16, 300, 3, 2, 1, "", 132),
+    scaledEdge(DType::BF16, 5, 1, 2, 2, "", 1),
+    scaledEdge(DType::BF16, 129, 2, 7, 1, "", 1),
+    scaledEdge(DType::BF16, 260, 4, 1, 2, "beside", 132),
+    scaledEdge(DType::BF16, 3, 6, 1, 1, "beside", 40),
+    scaledEdge(DType::BF16, 70, 3, 1, 2, "transposed", 132),
+    scaledEdge(DType::F32, 130, 2, 2, 2, "", 132),
+    scaledEdge(DType::BF16, 130, 2, 2, 2, "beside", 0),
     {"quantize_rows_columns", DType::BF16, {{"down", 2}, {"across", 3}}, {}},
     {"quantize_rows_columns", DType::F32, {{"down", 3}, {"across", 1}}, {}},
     {"quantize_tiles_both",

@@ -37,6 +37,8 @@ struct GroupProduct {
   int columns;
   bool turnedA, turnedB;
   bool fresh; // d = a b instead of d += a b
+  // Of the factors. Two 8-bit floats are in the place of one bf16: m64nNk32.
+  enum Format { BF16, E4M3, E5M2 } format = BF16;
 };
 
 // The place of a barrier or collective in the source. All threads must reach one and the same

@@ -363,6 +363,21 @@ struct GroupProducts {
     LMC_ADD_WORDS(192, 96, "%96", "%97", "%98", "%99", "%100", "%101", "%102");
     LMC_ADD_WORDS(256, 128, "%128", "%129", "%130", "%131", "%132", "%133", "%134");
   }
+  // The same of 8-bit floats, E4M3 or E5M2, whose 32 terms have the bytes of 16 in bf16: m64n128k32.
+#define LMC_ADD_CODES(format)                                                                      \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %66, 0; " LMC_WGMMA "128k32.f32." format "." format  \
+               " {" LMC_R64 "}, %64, %65, p, 1, 1;}"                                               \
+               : LMC_D64                                                                           \
+               : "l"(descriptor(a)), "l"(descriptor(b)), "n"(int(!Fresh)))
+  template <int N, bool IsE4M3, bool Fresh = false>
+  __device__ inline void addCodes(float (&d)[N / 2], u32 a, u32 b) {
+    static_assert(N == 128, "products of 128 columns");
+    if constexpr (IsE4M3)
+      LMC_ADD_CODES("e4m3");
+    else
+      LMC_ADD_CODES("e5m2");
+  }
+#undef LMC_ADD_CODES
 #undef LMC_ADD_WORDS
 #undef LMC_ADD
 #undef LMC_WGMMA

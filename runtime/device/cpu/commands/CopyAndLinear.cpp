@@ -28,4 +28,11 @@ Result<BoundCommand> resolve(Resolver &at, const plan::Command &,
   return resolveExperts(at, op);
 }
 
+template <>
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &command,
+                             const plan::ExpertScaledLinear &op) {
+  LMC_LET(product, bindExperts(op, command.workspace(), at.memory, at.gemms));
+  return BoundCommand([product = std::move(*product)]() mutable { product.run(); });
+}
+
 } // namespace lmc::cpu

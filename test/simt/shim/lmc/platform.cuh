@@ -192,6 +192,12 @@ struct GroupProducts {
     const simt::GroupProduct product{&d[0], nullptr, a, b, N, TurnedA, TurnedB, Fresh};
     lmcMachine->groupAdd(&product, {file, line});
   }
+  template <int N, bool IsE4M3, bool Fresh = false>
+  void addCodes(float (&d)[N / 2], u32 a, u32 b, LMC_PLACE) {
+    const simt::GroupProduct product{&d[0], nullptr, a, b, N, false, false, Fresh,
+                                     IsE4M3 ? simt::GroupProduct::E4M3 : simt::GroupProduct::E5M2};
+    lmcMachine->groupAdd(&product, {file, line});
+  }
   template <int N, bool TurnedB, bool Fresh = false>
   void add(float (&d)[N / 2], const u32 (&a)[4], u32 b, LMC_PLACE) {
     const simt::GroupProduct product{&d[0], &a[0], 0, b, N, false, TurnedB, Fresh};
