@@ -75,7 +75,8 @@ def StoreCodesPass : Pass<"lm-store-codes", "::mlir::ModuleOp"> {
   let summary = "keeps values for the backward pass as 8-bit floats";
   let description = [{
     Rounds what the forward half of a layer keeps to f8E4M3FN, with a scale for each row, where it is
-    the result of a matrix product, of rope, of attention or of a sum. The backward half reads the
+    the result of a matrix product (also of experts), of rope, of attention or of a sum, or the rows
+    that experts get. The backward half reads the
     numbers for which the codes stand; what it makes of them for free (the norms, the activation, the
     codes of a product's input), it makes of the rounded numbers. If the forward half casts a value
     for a product with one scale (`lm.quantize`), these codes are kept. Attention reads the rounded q,

@@ -66,8 +66,8 @@ private:
 
   // Returns true if `value`, the result of `source` or a view of it, may be rounded.
   static bool isStorable(Value value, Operation *source) {
-    if (!isa<lm::LinearOp, lm::MatmulOp, lm::ScaledMatmulOp, lm::RopeOp, lm::AttentionOp,
-             lm::AddOp>(source))
+    if (!isa<lm::LinearOp, lm::MatmulOp, lm::ScaledMatmulOp, lm::RopeOp, lm::AttentionOp, lm::AddOp,
+             lm::TakeRowsOp, lm::ExpertLinearOp, lm::ExpertScaledLinearOp>(source))
       return false;
     RankedTensorType type = tensorTypeOf(value);
     const Type element = tensorTypeOf(source->getResult(0)).getElementType();

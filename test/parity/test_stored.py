@@ -13,7 +13,8 @@ from programs import checkpoints, metrics
 from test_fp8 import assert_goes_on, rounded_blocks
 from test_gradients import STEPS, assert_gradients_agree, dumped_gradients, job_of, relative_error, train
 
-FAMILIES = ["llama-grouped-tied", "llama-biases", "mistral-window", "qwen2", "qwen3", "olmo2", "gpt2"]
+FAMILIES = ["llama-grouped-tied", "llama-biases", "mistral-window", "qwen2", "qwen3", "olmo2", "gpt2", "mixtral", "olmoe",
+            "qwen3-moe-every-second"]
 
 
 def rounded_rows(x: torch.Tensor) -> torch.Tensor:
@@ -45,6 +46,20 @@ class Kept(torch.autograd.Function):
 
 def kept(f, *values):
     return Kept.apply(f, *values)
+
+
+class Weighted(torch.autograd.Function):
+    """score * y, with y [tokens, hidden] and score [tokens, 1]. The gradient of the score reads the rounded y."""
+
+    @staticmethod
+    def forward(ctx, score, y):
+        ctx.save_for_backward(score, rounded_rows(y))
+        return score * y
+
+    @staticmethod
+    def backward(ctx, cotangent):
+        score, y = ctx.saved_tensors
+        return (cotangent * y).sum(-1, keepdim=True), cotangent * score
 
 
 class Attention(torch.autograd.Function):
@@ -123,6 +138,27 @@ def logits(model, weights, tokens, end_of_document=None, positions=None, routers
             return lambda inner: linear(F.gelu(inner, approximate="tanh"), names["down"])
         return lambda gate, up: linear(F.silu(gate) * up, names["down"])
 
+    def experts(x, number, second):
+        """reference.experts of norm(x). Gate and up are one row, and have one scale."""
+        x = x.flatten(0, 1)
+        router = kept(lambda y: linear(norm(y, second), model.router(number)), x)
+        if routers is not None:
+            routers.append(router)
+        order, scores = reference.chosen(model, router)
+        rows = kept(lambda y: norm(y, second), x)
+        result = torch.zeros_like(x)
+        for expert in range(model.num_local_experts):
+            gate, up, down = model.expert(number, expert)
+            inner = kept(lambda y, names=(gate, up): torch.cat([linear(y, name) for name in names], -1), rows)
+
+            def outer(y, name=down):
+                halves = y.chunk(2, -1)
+                return linear(F.silu(halves[0]) * halves[1], name)
+
+            score = (scores * (order == expert)).sum(-1, keepdim=True)
+            result = result + Weighted.apply(score, kept(outer, inner))
+        return result.view(batch, seq, -1)
+
     def layer(x, number):
         prefix = f"transformer.h.{number}." if gpt2 else f"model.layers.{number}."
         if gpt2:
@@ -139,6 +175,8 @@ def logits(model, weights, tokens, end_of_document=None, positions=None, routers
             made = kept(lambda y: tuple(linear(y, names[each]) for each in inner), x)
             return x + kept(lambda y: norm(y, second), kept(down(names), *made))
         x = x + attention(norm(x, first), names)
+        if model.has_experts(number):
+            return x + experts(x, number, second)
         made = kept(lambda y: tuple(linear(norm(y, second), names[each]) for each in inner), x)
         return x + kept(down(names), *made)
 
@@ -165,10 +203,11 @@ def stored_job(name: str, dtype: str = "f32", fp8: str = "none", **memory):
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_gradients_are_those_of_pytorch(programs, compiled, tmp_path, stored, name):
-    """Sums of f32 differ in their last bits, and where one lies between two codes, so does a code."""
+    """Sums of f32 differ in their last bits, and where one lies between two codes, so does a code. An expert has few rows, of
+    which each counts more."""
     job = stored_job(name)
     weights, ours = dumped_gradients(programs, compiled, tmp_path, job)
-    assert_gradients_agree(ours, reference.gradients(job.model, weights, job.windows()), 3e-3)
+    assert_gradients_agree(ours, reference.gradients(job.model, weights, job.windows()), 1.5e-2 if job.model.sparse else 3e-3)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -179,7 +218,8 @@ def test_gradients_are_not_those_of_f32(programs, compiled, tmp_path, name):
     theirs = reference.gradients(job.model, weights, job.windows())
     errors = {n: relative_error(ours[n], theirs[n]) for n in theirs}
     print(errors)
-    assert min(error for n, error in errors.items() if "weight" in n) > 4e-3 and max(errors.values()) < 0.2
+    assert min(error for n, error in errors.items() if "weight" in n) > (2e-2 if job.model.sparse else 4e-3)
+    assert max(errors.values()) < (0.5 if job.model.sparse else 0.2)
 
 
 @pytest.mark.parametrize("name", ["llama-grouped-tied", "gpt2", "mixtral", "olmoe"])
