@@ -322,9 +322,25 @@ private:
     for (unsigned id = 0; id < members.size(); ++id)
       for (Value member : members[id]) {
         auto step = member.getDefiningOp<StepOpInterface>();
-        if (step && !step.getBackward() && isReadByBackward(member))
+        if (step && !step.getBackward() && isReadByBackward(member) && !isMadeOfWeights(member))
           result.buffers[id].category = Category::Activations;
       }
+  }
+
+  // Returns true if `value` is computed from weights alone: their 8-bit codes, or weights that
+  // ranks gathered.
+  bool isMadeOfWeights(Value value) {
+    if (auto known = madeOfWeights.find(value); known != madeOfWeights.end())
+      return known->second;
+    Operation *op = value.getDefiningOp();
+    bool isMade = op != nullptr;
+    if (auto load = dyn_cast_or_null<lm::LoadOp>(op)) {
+      const lm::VariableKind kind = symbols.lookup<lm::VariableOp>(load.getVariable()).getKind();
+      isMade = kind == lm::VariableKind::Parameter || kind == lm::VariableKind::ComputeCopy;
+    } else if (op) {
+      isMade = llvm::all_of(op->getOperands(), [&](Value each) { return isMadeOfWeights(each); });
+    }
+    return madeOfWeights[value] = isMade;
   }
 
   unsigned newBuffer(RankedTensorType type) {
@@ -570,6 +586,7 @@ private:
   BufferAssignment result;
   llvm::DenseMap<Operation *, int64_t> positions;
   std::vector<SmallVector<Value>> members; // the values in each buffer
+  llvm::DenseMap<Value, bool> madeOfWeights;
   StatePlaces statePlaces;
   llvm::StringMap<unsigned> variableBuffers; // buffer of each variable or storage
 };
