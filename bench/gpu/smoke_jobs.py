@@ -24,7 +24,8 @@ HEADS_OF_64 = {**LLAMA, **BF16, "model.hidden_size": 128, "model.num_attention_h
 # of each template that the code generators emit: f32 has attention without tensor cores; heads64 has it with tensor
 # cores, copies of the weights in bf16, moments in 8 bits, and rows that several blocks add to the embedding's gradient;
 # experts has a router and products for each expert, on two ranks that divide the experts and share the GPU, experts16
-# these on one rank and on tensor cores, where rounding may give a token another expert; gpt2 has LayerNorm, GELU and a
+# these on one rank and on tensor cores, where rounding may give a token another expert; fp8-experts gathers weights twice, and
+# casts their transposes alone; gpt2 has LayerNorm, GELU and a
 # gradient that is not added; muon has products in batches, and its iteration enlarges differences.
 SMOKE = (
     ("f32", "test-tiny", LLAMA, 1e-4),
@@ -51,7 +52,10 @@ FP8 = (
     ("fp8-experts", "test-mixtral", {**SMALL, **BF16, "training.fp8": "block", "model.hidden_size": 128,
                                      "model.intermediate_size": 128, "model.num_attention_heads": 2,
                                      "model.num_key_value_heads": 2, "model.num_hidden_layers": 1,
-                                     "model.max_position_embeddings": 128, "training.sequence_length": 128}, 0.3),
+                                     "model.max_position_embeddings": 128, "training.sequence_length": 128,
+                                     "training.batch_size": 6, "distributed.strategy": "zero3",
+                                     "distributed.reshard_after_forward": "yes",
+                                     "distributed.expert_parallel": 2, "distributed.expert_capacity": 1.25}, 0.3),
 )
 TRAINED = ("f32", "heads64")  # whose step is also compared by its loss
 NCCL = "nccl"  # the plan of f32, with sums over its one rank

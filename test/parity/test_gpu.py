@@ -94,7 +94,8 @@ if "bench" in options:
             events.append({"ph": "X", "cat": kind, "name": "x", "ts": 1.0, "dur": dur, "args": {"kernel": kernel}})
         for number, (name, product) in enumerate(job.get("products", {}).items()):
             us = product["flops"] / (200e6 + 20e6 * number)
-            kind = "ExpertLinearGrad" if "matrices" in name else "ExpertLinear"
+            kind = ("ExpertLinearGrad" if "matrices" in name else
+                    "ExpertScaledLinear" if "fp8" in job["model"] else "ExpertLinear")
             for (function, command), factor in zip(product["commands"], (9, 1, 0.5, 1)):
                 for category, dur in ((kind, factor * us), ("Launch", 7.0)):
                     events.append({"ph": "X", "cat": category, "ts": 1.0, "dur": dur, "args": {
@@ -849,14 +850,17 @@ PRODUCTS = [f"{name} {what}" for name in ("gate_up", "down")
             for what in ("forward", "gradient of x", "gradient of the matrices")]
 
 
+# What lmc's jobs of the section `experts` report on, in bf16 and in 8 bits.
+OURS_OF_EXPERTS = [f"{model} lmc {what}" for model in ("olmoe4", "olmoe4-fp8") for what in ("bench", *PRODUCTS)]
+
+
 def test_experts_are_compared_with_grouped_products(stand_in, machine):
     done = run(stand_in, "experts", env=machine)
     print(done.stdout)
     assert done.returncode == 0, done.stderr
     report = reports(Path(machine["OUT"]))["experts"]
     rows = {row["item"]: row for row in report["rows"]}
-    assert list(rows) == ["olmoe4 lmc bench", *(f"olmoe4 lmc {name}" for name in PRODUCTS),
-                          *(f"olmoe4 PyTorch {name}, balanced" for name in PRODUCTS),
+    assert list(rows) == [*OURS_OF_EXPERTS, *(f"olmoe4 PyTorch {name}, balanced" for name in PRODUCTS),
                           *(f"olmoe4 PyTorch {name}, skewed" for name in PRODUCTS)]
     step = rows["olmoe4 lmc bench"]
     assert step["tokens_per_second"] == 1e5 and step["ratio"] == step["predicted"] / 1e5
@@ -871,7 +875,7 @@ def test_experts_are_compared_with_grouped_products(stand_in, machine):
     assert rows["olmoe4 PyTorch down forward, skewed"]["tflops"] == 400
     assert rows["olmoe4 PyTorch down forward, skewed"]["versions"] == "torch 2.11.0, CUDA 13.0"
     assert report["notes"][0] == "olmoe4 lmc bench: bf16>bf16 64x352x64 b^T swiglu: lmc swiglu_gemm, 4.500 ms"
-    assert report["notes"][2:] == [
+    assert report["notes"][4:] == [
         f"olmoe4 {name}: {200 + 20 * number} TFLOP/s, {(200 + 20 * number) / 500:.2f} of PyTorch's grouped_mm with "
         "balanced counts (500)" for number, name in enumerate(PRODUCTS)]
     # Each row of lmc's has bets, which the stand-in's memory loses.
@@ -897,9 +901,9 @@ def test_experts_without_a_peer(stand_in, machine, probe, reason):
     done = run(stand_in, "experts", env=machine)
     assert done.returncode == 0, done.stdout + done.stderr
     report = reports(Path(machine["OUT"]))["experts"]
-    assert list(report["skipped"]) == ["olmoe4 PyTorch grouped_mm"] and len(report["notes"]) == 2
+    assert list(report["skipped"]) == ["olmoe4 PyTorch grouped_mm"] and len(report["notes"]) == 4
     assert report["skipped"]["olmoe4 PyTorch grouped_mm"].startswith(reason)
-    assert [row["item"] for row in report["rows"]] == ["olmoe4 lmc bench", *(f"olmoe4 lmc {name}" for name in PRODUCTS)]
+    assert [row["item"] for row in report["rows"]] == OURS_OF_EXPERTS
 
 
 def test_a_trace_without_a_product_is_a_failure(stand_in, machine):
@@ -907,18 +911,18 @@ def test_a_trace_without_a_product_is_a_failure(stand_in, machine):
     done = run(stand_in, "experts", "--only=lmc", env={**machine, "FAULT": "trace"})
     assert done.returncode == 1, done.stdout
     report = reports(Path(machine["OUT"]))["experts"]
-    assert report["failed"] == {
-        "olmoe4 lmc bench": "ValueError: the trace has no gate_up gradient of the matrices"}
-    assert [row["tokens_per_second"] for row in report["rows"]] == [1e5]
+    assert report["failed"] == {f"{model} lmc bench": "ValueError: the trace has no gate_up gradient of the matrices"
+                                for model in ("olmoe4", "olmoe4-fp8")}
+    assert [row["tokens_per_second"] for row in report["rows"]] == [1e5, 1e5]
 
 
 def test_products_per_expert_are_told_apart(root, unpacked, monkeypatch):
     """A product that the backward pass computes again is a forward product; the last one is the gradient of x."""
-    (job,) = json.loads((unpacked / "experts/jobs.json").read_text())
-    assert list(job["products"]) == PRODUCTS
-    assert all(len({tuple(command) for command in product["commands"]}) == 4 for product in job["products"].values())
-    # From the first layer to the last and back.
-    assert job["products"]["gate_up forward"]["commands"][-1] < job["products"]["down gradient of x"]["commands"][-1]
+    for job in json.loads((unpacked / "experts/jobs.json").read_text()):
+        assert list(job["products"]) == PRODUCTS
+        assert all(len({tuple(command) for command in product["commands"]}) == 4 for product in job["products"].values())
+        # From the first layer to the last and back.
+        assert job["products"]["gate_up forward"]["commands"][-1] < job["products"]["down gradient of x"]["commands"][-1]
     monkeypatch.syspath_prepend(str(root / "bench/gpu"))
     products = runpy.run_path(str(root / "bench/gpu/sections/experts.py"))["products"]
     kinds = [("gate_up", False, ""), ("down", False, ""), ("gate_up", True, ""), ("down", True, ""), ("down", True, ""),
