@@ -95,7 +95,7 @@ private:
                               ArrayRef<func::CallOp> calls) {
     llvm::DenseMap<Value, lm::Quantized> inputs;
     llvm::MapVector<unsigned, lm::Quantized> weights; // key: number of the weight's argument
-    llvm::SmallDenseSet<unsigned> ofExperts;          // the same keys
+    llvm::SmallDenseSet<unsigned> ofExperts;          // keys of weights of experts
     Block &body = layer.getBody().front();
     SmallVector<Operation *> products;
     for (Operation &op : body)

@@ -38,7 +38,8 @@ template <typename Shape> struct ScaledMatrix {
       : codes(w + i64(expert) * Shape::inner * (Shape::beside ? 1 : Shape::columns)),
         scales(wScales + i64(expert) * kDeep * (Shape::beside ? 1 : kAcross)) {}
 
-  // Returns the scale of the tile of these blocks of columns and of the dimension that is summed over.
+  // Returns the scale of a tile: that of block `across` of the columns, and of block `deep` of the
+  // dimension that is summed over.
   __device__ float scaleAt(int across, int deep) const {
     return loadOne(scales + (Shape::transposed ? i64(deep) * kScalesPitch + across
                                                : i64(across) * kScalesPitch + deep));
@@ -54,7 +55,7 @@ template <typename Shape> __device__ inline float decoded(u8 code) {
 
 } // namespace experts
 
-// By warpgroups (only on sm_90a), without `transposed`: tiles of 128 x 128 elements, and
+// Computes y by warpgroups (only on sm_90a), without `transposed`: tiles of 128 x 128 elements, and
 // Groups<128, Stages>::kSharedBytes of shared memory. Grid: tilesOf(rows, experts, kTile) * (columns
 // / 128).
 template <typename Shape, int Stages>

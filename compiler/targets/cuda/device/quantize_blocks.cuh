@@ -123,7 +123,8 @@ encodeColumns(const Vec<T, 4> (&elements)[Transpose<Shape>::kSquares][4], u8 *co
   Tile::writeColumns(codes);
 }
 
-// As transpose(), with kSharedBytes + 4 KiB of shared memory.
+// Casts columns, whose codes become rows. Grid and threads are those of transpose(), with
+// kSharedBytes + 4 KiB of shared memory.
 template <typename Shape, typename T>
 __device__ void quantizeColumns(const T *x, u8 *codes, float *scales) {
   Vec<T, 4> elements[Transpose<Shape>::kSquares][4];
@@ -131,7 +132,7 @@ __device__ void quantizeColumns(const T *x, u8 *codes, float *scales) {
   encodeColumns<Shape>(elements, codes, scales);
 }
 
-// The codes of rows, and those of columns. A warp has whole rows of the tile.
+// Casts rows, and columns as quantizeColumns() does. A warp has whole rows of the tile.
 template <typename Shape, typename T>
 __device__ void quantizeRowsColumns(const T *x, u8 *codes, float *scales, u8 *transposed,
                                     float *transposedScales) {
@@ -238,13 +239,14 @@ __device__ inline void castTile(const T *x, u8 *codes, float *scales, u8 *transp
                Shape::columns / 128, Shape::pitch);
 }
 
-// The same of the transpose, as transpose(), with kSharedBytes + 128 bytes of shared memory.
+// Casts tiles, and writes the codes of the transpose of x. Grid and threads are those of
+// transpose(), with kSharedBytes + 128 bytes of shared memory.
 template <typename Shape, typename T>
 __device__ void quantizeTilesTransposed(const T *x, u8 *codes, float *scales) {
   castTile<Shape>(x, nullptr, nullptr, codes, scales);
 }
 
-// Both.
+// Casts tiles, and writes the codes of both x and its transpose. Grid and memory as before.
 template <typename Shape, typename T>
 __device__ void quantizeTilesBoth(const T *x, u8 *codes, float *scales, u8 *transposed,
                                   float *transposedScales) {

@@ -1,5 +1,5 @@
 // The kernels of the casts with a scale for each block: quantize_rows, quantize_columns,
-// quantize_tiles, quantize_tiles_transposed, and those that are two of them.
+// quantize_tiles, quantize_tiles_transposed, and the two kernels that do the work of two of these.
 #include "compiler/targets/cuda/CudaTypes.h"
 #include "compiler/targets/cuda/templates/CommandTemplates.h"
 
