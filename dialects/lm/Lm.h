@@ -55,7 +55,9 @@ inline constexpr int64_t kScaleBlock = 128;
 // Create the ops of the same names, with these formats.
 Quantized quantizeRows(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, mlir::Type dtype);
 Quantized quantizeColumns(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, mlir::Type dtype);
-// Returns the shape of the scales that lm.quantize_tiles makes for a matrix of this type.
+// Returns the shape of the scales that lm.quantize_tiles makes for a matrix of this type: a scale
+// for each tile. With `padded`, as lm.scaled_matmul needs them, rows of scales are multiples of 4
+// long.
 llvm::SmallVector<int64_t> scalesOfTiles(mlir::RankedTensorType x, bool padded = true);
 Quantized quantizeTiles(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, mlir::Type dtype,
                         bool padded = true);

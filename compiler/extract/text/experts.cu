@@ -74,6 +74,30 @@ inline std::vector<int64_t> makeOffsets(host::Array &array, int64_t rows) {
   return offsets;
 }
 
+// Compares y [rows, columns], whose rows experts have from `offsets` on, with sumOf(expert, row,
+// column): some columns of the first, the last and some other rows of each expert. A row without an
+// expert must not be written.
+template <typename Sum>
+void checkProducts(const std::vector<int64_t> &offsets, int64_t count, int64_t columns,
+                   host::Array &found, host::Difference &difference, Sum sumOf) {
+  const int64_t own = offsets.back();
+  std::vector<int64_t> rows = host::sample(own, 64);
+  for (int64_t first : offsets)
+    for (int64_t r : {first - 1, first})
+      if (r >= 0 && r < own)
+        rows.push_back(r);
+  host::Expected y;
+  for (int64_t r : rows) {
+    const int64_t expert =
+        std::upper_bound(offsets.begin(), offsets.end() - 1, r) - offsets.begin() - 1;
+    for (int64_t column : host::sample(columns, 64))
+      y.add(r * columns + column, sumOf(expert, r, column));
+  }
+  for (int64_t element = own * columns; element < count * columns; ++element)
+    y.untouched.push_back(element);
+  y.compare(found, difference);
+}
+
 inline void compute() {
   launchAll();
   host::check(cudaDeviceSynchronize(), "kernels");
