@@ -227,6 +227,7 @@ std::string Printer::scalar(Operation *op, ArrayRef<std::string> x) {
       .Case([&](arith::AddIOp) { return integer("+"); })
       .Case([&](arith::SubIOp) { return integer("-"); })
       .Case([&](arith::MulIOp) { return integer("*"); })
+      .Case([&](arith::DivSIOp) { return integer("/"); })
       .Case([&](arith::AndIOp) { return integer("&"); })
       .Case([&](arith::OrIOp) { return integer("|"); })
       .Case([&](arith::XOrIOp) { return integer("^"); })

@@ -42,8 +42,8 @@ bool isScalarOp(Operation *op) {
              arith::TruncFOp, arith::SIToFPOp, arith::UIToFPOp, arith::FPToSIOp, arith::IndexCastOp,
              arith::AddIOp, arith::SubIOp, arith::MulIOp, arith::AndIOp, arith::OrIOp,
              arith::XOrIOp, arith::CmpIOp, arith::ExtSIOp, arith::ExtUIOp, arith::TruncIOp,
-             arith::MaxSIOp, arith::MinSIOp, arith::BitcastOp, arith::ShLIOp, arith::ShRUIOp,
-             arith::ShRSIOp>(op);
+             arith::DivSIOp, arith::MaxSIOp, arith::MinSIOp, arith::BitcastOp, arith::ShLIOp,
+             arith::ShRUIOp, arith::ShRSIOp>(op);
 }
 
 bool isFloatingPointWork(Operation *op) {

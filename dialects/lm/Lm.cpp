@@ -241,6 +241,42 @@ LogicalResult PieceQuantizeOp::verify() {
   return expectEqual(*this, int64_t(getScales().size()), int64_t(getStarts().size()), "scales");
 }
 
+LogicalResult RowScalesOp::verify() {
+  if (!isEightBits(getDtype()))
+    return emitOpError("has the dtype ") << getDtype() << "; give f8E4M3FN or f8E5M2";
+  return expectEqual(*this, extent(getResult(), 0), extent(getX(), 0), "scales");
+}
+
+LogicalResult TileScalesOp::verify() {
+  if (extent(getX(), 0) == extent(getResult(), 0) * kScaleBlock &&
+      extent(getX(), 1) <= extent(getResult(), 1))
+    return success();
+  return emitOpError("makes the scales ") << getResult().getType() << " of " << getX().getType();
+}
+
+LogicalResult TransposeScalesOp::verify() {
+  if (extent(getX(), 0) <= extent(getResult(), 1) && extent(getResult(), 0) <= extent(getX(), 1))
+    return success();
+  return emitOpError("transposes ") << getX().getType() << " to " << getResult().getType();
+}
+
+LogicalResult PieceQuantizeTilesOp::verify() {
+  if (getCodes().getType().getShape() != getPiece().getType().getShape() ||
+      extent(getPiece(), 1) != kScaleBlock)
+    return emitOpError("rounds ") << getPiece().getType() << " to " << getCodes().getType();
+  const auto tensors = int64_t(getStarts().size());
+  if (getGroups() < 1)
+    return emitOpError("has ") << getGroups() << " groups";
+  if (failed(expectEqual(*this, int64_t(getScales().size()), tensors, "scales")) ||
+      failed(expectEqual(*this, int64_t(getColumns().size()), tensors, "columns")))
+    return failure();
+  for (auto [scales, columns] : llvm::zip_equal(getScales(), getColumns()))
+    if (columns < 1 || columns > extent(scales, 1))
+      return emitOpError("has the scales ")
+             << scales.getType() << " for " << columns << " blocks a row";
+  return success();
+}
+
 // Checks that `y` has the dtype and the transposed shape of `x`.
 static LogicalResult verifyTranspose(Operation *op, RankedTensorType x, RankedTensorType y) {
   if (y == x.clone(SmallVector<int64_t>{x.getDimSize(1), x.getDimSize(0)}))

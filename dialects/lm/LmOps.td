@@ -430,6 +430,54 @@ def PieceQuantizeOp : Lm_CheckedOp<"piece_quantize"> {
   let form = "$piece `of` $rank `scales` $scales";
 }
 
+def RowScalesOp : Lm_CheckedOp<"row_scales"> {
+  let summary = "the scale of each row of a matrix";
+  let description = [{
+    `x` `[rows, columns]`, the result `[rows]`: `lm.fp8_scale` of the largest absolute value of each row, a
+    power of two, which bf16 holds exactly.
+  }];
+  let fields = (ins 2DTensorOf<[F32, BF16]>:$x, TypeAttr:$dtype);
+  let results = (outs 1DTensorOf<[BF16]>:$result);
+  let form = "$x `of` $dtype";
+}
+
+def TileScalesOp : Lm_CheckedOp<"tile_scales"> {
+  let summary = "the scales of lm.quantize_tiles, from those of 128 elements of a row";
+  let description = [{
+    `x` `[rows, n]`: the scales of 128 elements each (`lm.row_scales`). The result, `[rows / 128, p]`
+    with p >= n, has the largest of 128 rows: a scale grows with the value that it is made for. The
+    columns from n on are 1.
+  }];
+  let fields = (ins 2DTensorOf<[BF16]>:$x);
+  let results = (outs 2DTensorOf<[F32]>:$result);
+  let form = "$x";
+}
+
+def TransposeScalesOp : Lm_CheckedOp<"transpose_scales"> {
+  let summary = "the scales of the transpose of a matrix that lm.quantize_tiles rounds";
+  let description = [{
+    `x` `[r, p]`, the result `[c, q]`: element (i, j) is x[j, i]. p >= c and q >= r; the columns of the
+    result from r on are 1.
+  }];
+  let fields = (ins 2DTensorOf<[F32]>:$x);
+  let results = (outs 2DTensorOf<[F32]>:$result);
+  let form = "$x";
+}
+
+def PieceQuantizeTilesOp : Lm_CheckedOp<"piece_quantize_tiles"> {
+  let summary = "the codes of lm.quantize_tiles of a rank's piece of a unit";
+  let description = [{
+    `piece` `[n, 128]`, `rank` and `starts` are those of `lm.piece_max_abs`; tensor i has
+    `columns[i]` x 128 columns and the scales `scales[i]` (`lm.quantize_tiles`). If experts are divided
+    into `groups` > 1, the rank has piece rank / `groups`, rounded down.
+  }];
+  let fields = (ins 2DTensorOf<[F32, BF16]>:$piece, 0DTensorOf<[F32]>:$rank,
+                    Variadic<2DTensorOf<[F32]>>:$scales, DenseI64ArrayAttr:$starts,
+                    DenseI64ArrayAttr:$columns, DefaultValuedAttr<I64Attr, "1">:$groups);
+  let results = (outs EightBitMatrix:$codes);
+  let form = "$piece `of` $rank `scales` $scales";
+}
+
 def TransposeOp : Lm_CheckedOp<"transpose", [BecomesCall, FreeToRecompute]> {
   let summary = "the transpose of a matrix of 8-bit floats";
   let description = [{

@@ -62,13 +62,14 @@ SmallVector<Cast> castsOf(func::FuncOp function) {
   return casts;
 }
 
-// Returns the transposes of codes that a function loads, by the name of the variable. Ranks that
-// exchange codes have them in variables.
-static llvm::MapVector<StringRef, lm::TransposeOp> transposesOf(func::FuncOp function) {
-  llvm::MapVector<StringRef, lm::TransposeOp> found;
-  for (auto transpose : function.getBody().front().getOps<lm::TransposeOp>())
-    if (auto load = transpose.getX().getDefiningOp<lm::LoadOp>())
-      found[load.getVariable()] = transpose;
+// Returns the transposes of codes, and of scales of tiles, that a function loads, by the name of
+// the variable. Ranks that exchange codes have them in variables.
+static llvm::MapVector<StringRef, Value> transposesOf(func::FuncOp function) {
+  llvm::MapVector<StringRef, Value> found;
+  for (Operation &op : function.getBody().front())
+    if (isa<lm::TransposeOp, lm::TransposeScalesOp>(op))
+      if (auto load = op.getOperand(0).getDefiningOp<lm::LoadOp>())
+        found[load.getVariable()] = op.getResult(0);
   return found;
 }
 
@@ -135,9 +136,9 @@ struct KeepCodesPass : lmc::impl::KeepCodesPassBase<KeepCodesPass> {
       const StringRef variable = keep(name, "transposed", transpose);
       ++numKept;
       for (func::FuncOp function : later)
-        if (lm::TransposeOp again = transposesOf(function).lookup(name)) {
+        if (Value again = transposesOf(function).lookup(name)) {
           read(again, variable);
-          again.erase();
+          again.getDefiningOp()->erase();
         }
     }
   }

@@ -274,8 +274,9 @@ def TransposeCodesPass : Pass<"lm-transpose-codes", "::mlir::ModuleOp"> {
     dimension that is summed over: `a` `[m, k]`, and `b` `[n, k]`. So the gradients of a linear layer
     need transposed factors. The codes that the caller of a layer makes or loads are transposed
     there, where `lm-keep-codes` finds them; others, also those of weights that ranks gather, before the
-    product that reads them. Weights with scales of tiles are cast once more, transposed; those of experts
-    then lie one `beside` the other.
+    product that reads them. Weights with scales of tiles are cast once more, transposed; if ranks exchange
+    their codes, these and the scales are transposed (`lm.transpose_scales`). Those of experts then lie one
+    `beside` the other.
 
     ```mlir
     %dw = lm.scaled_matmul %dy, %x scales %sdy, %sx : (tensor<32x16xf8E5M2>, tensor<32x64xf8E4M3FN>, tensor<f32>, tensor<f32>) -> tensor<16x64xf32> {transpose_a}
@@ -314,7 +315,7 @@ def KeepCodesPass : Pass<"lm-keep-codes", "::mlir::ModuleOp"> {
     ```
     and `@micro_first` gets `lm.store %codes, @w.codes` and `lm.store %scale, @w.scale`. Without
     gradient accumulation there is only `@micro_first`, and the pass changes nothing. Of weights whose
-    codes ranks exchange, only transposes are kept, if each rank has the whole weight. Must run after
+    codes ranks exchange, only transposes of codes and of scales are kept, if each rank has the whole weight. Must run after
     `lm-accumulate-gradients`.
   }];
   let dependentDialects = ["::lmc::lm::LmDialect"];

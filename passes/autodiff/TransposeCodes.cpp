@@ -65,7 +65,7 @@ private:
       if (product.getTransposeB())
         continue;
       if (product.getTiles()) {
-        if (failed(castTransposed(product, product.getBMutable(), product.getScaleBMutable())))
+        if (failed(transposeTiles(product, product.getBMutable(), product.getScaleBMutable())))
           return failure();
       } else {
         product.getBMutable().assign(transposed(product.getB(), product));
@@ -76,7 +76,7 @@ private:
     for (lm::ExpertScaledLinearOp product : experts) {
       if (!product.getTransposed())
         continue;
-      if (failed(castTransposed(product, product.getWeightMutable(),
+      if (failed(transposeTiles(product, product.getWeightMutable(),
                                 product.getWeightScalesMutable())))
         return failure();
       product.setTransposed(false);
@@ -87,22 +87,32 @@ private:
   }
 
   // Returns the transpose of `codes`, which `product` reads.
-  Value transposed(Value codes, lm::ScaledMatmulOp product) {
-    if (Value known = done.lookup(codes))
+  Value transposed(Value codes, Operation *product) {
+    return transposed<lm::TransposeOp>(codes, typeOf(codes), codes, product);
+  }
+  // Returns the transpose, of `type`, of `x`: of `codes` or of their scales.
+  template <typename Op>
+  Value transposed(Value x, RankedTensorType type, Value codes, Operation *product) {
+    if (Value known = done.lookup(x))
       return known;
     ++numTransposed;
-    auto argument = dyn_cast<BlockArgument>(codes);
-    if (!argument || !isOfWeight(argument)) {
+    auto make = [&](Value of, Operation *like) { // belongs to the same pass as `like`
+      auto transpose = Op::create(b, of.getLoc(), type, of);
+      setStep(transpose, like);
+      return transpose.getResult();
+    };
+    auto argument = dyn_cast<BlockArgument>(x);
+    if (!argument || !isOfWeight(cast<BlockArgument>(codes))) {
       // The codes of an activation are needed only here.
       if (argument)
         b.setInsertionPoint(product);
       else
-        b.setInsertionPointAfterValue(codes);
-      return done[codes] = make(codes, argument ? product : codes.getDefiningOp());
+        b.setInsertionPointAfterValue(x);
+      return done[x] = make(x, argument ? product : x.getDefiningOp());
     }
     auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
-    Value made = argument.getOwner()->addArgument(typeOf(codes), codes.getLoc());
-    done[codes] = made;
+    Value made = argument.getOwner()->addArgument(type, x.getLoc());
+    done[x] = made;
     for (func::CallOp call : calls[function]) {
       Value given = call.getOperand(argument.getArgNumber());
       Value &ofCaller = done[given];
@@ -115,20 +125,26 @@ private:
     return made;
   }
 
-  // Makes a product read the transpose of a weight with scales of tiles, which the callers cast
-  // once more.
-  LogicalResult castTransposed(Operation *product, OpOperand &weight, OpOperand &scales) {
+  // Makes a product read the transpose of a weight with scales of tiles. Callers cast the weight
+  // once more, unless ranks exchange its codes.
+  LogicalResult transposeTiles(Operation *product, OpOperand &weight, OpOperand &scales) {
     auto codes = dyn_cast<BlockArgument>(weight.get());
     if (!codes)
       return product->emitOpError("has a weight that is no argument of its layer");
     const bool padded = isa<lm::ScaledMatmulOp>(product);
+    RankedTensorType type = typeOf(codes);
+    auto scalesType = RankedTensorType::get(lm::scalesOfTiles(type, padded), b.getF32Type());
+    if (!areCast(codes)) {
+      Value turned = transposed(codes, product);
+      scales.set(transposed<lm::TransposeScalesOp>(scales.get(), scalesType, codes, product));
+      weight.set(turned);
+      return success();
+    }
     if (!done.contains(codes)) {
       ++numTransposed;
       auto function = cast<func::FuncOp>(codes.getOwner()->getParentOp());
       for (func::CallOp call : calls[function]) {
         auto tiles = call.getOperand(codes.getArgNumber()).getDefiningOp<lm::QuantizeTilesOp>();
-        if (!tiles)
-          return call.emitOpError("passes a weight that no lm.quantize_tiles made");
         lm::Quantized &cast = casts[tiles];
         if (!cast.codes) {
           b.setInsertionPointAfter(tiles);
@@ -138,14 +154,20 @@ private:
         }
         call.getOperandsMutable().append({cast.codes, cast.scale});
       }
-      RankedTensorType type = typeOf(codes);
       done[codes] = codes.getOwner()->addArgument(type, codes.getLoc());
-      done[scales.get()] = codes.getOwner()->addArgument(
-          RankedTensorType::get(lm::scalesOfTiles(type, padded), b.getF32Type()), codes.getLoc());
+      done[scales.get()] = codes.getOwner()->addArgument(scalesType, codes.getLoc());
     }
     weight.set(done[codes]);
     scales.set(done[scales.get()]);
     return success();
+  }
+
+  // Returns true if all callers cast the weight whose codes they pass.
+  bool areCast(BlockArgument codes) {
+    ArrayRef<func::CallOp> callers = calls[cast<func::FuncOp>(codes.getOwner()->getParentOp())];
+    return llvm::all_of(callers, [&](func::CallOp call) {
+      return bool(call.getOperand(codes.getArgNumber()).getDefiningOp<lm::QuantizeTilesOp>());
+    });
   }
 
   // Returns true if all callers pass codes that they make or load: those of a weight, which are
@@ -179,13 +201,6 @@ private:
     RankedTensorType type = tensorTypeOf(codes);
     return type.clone(SmallVector<int64_t>{type.getDimSize(1), type.getDimSize(0)});
   }
-  // Creates a transpose that belongs to the same pass as the op `like`.
-  Value make(Value codes, Operation *like) {
-    auto transpose = lm::TransposeOp::create(b, codes.getLoc(), typeOf(codes), codes);
-    setStep(transpose, like);
-    return transpose;
-  }
-
   ModuleOp module;
   SymbolTable symbols;
   OpBuilder b;

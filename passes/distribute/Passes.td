@@ -85,9 +85,10 @@ def ShardStatePass : Pass<"dist-shard-state", "::mlir::ModuleOp"> {
       again for later uses.
     * `none` (DDP): nothing. Gradients are summed over all ranks.
 
-    Where the functions only cast the weights of a unit to f8E4M3FN with one scale (`lm.quantize`),
-    ranks exchange codes: `@unit.N.codes` has a rank's piece, or `@unit.N.whole` all of them, and
-    `@unit.N.scales` the scale of each tensor. `dist-sync-optimizer` casts the pieces.
+    Where the functions only cast the weights of a unit to f8E4M3FN (`lm.quantize`,
+    `lm.quantize_tiles`), ranks exchange codes: `@unit.N.codes` has a rank's piece, or `@unit.N.whole`
+    all of them. `@unit.N.scales` has the scale of each tensor, or `@w.scales` those of the tiles of a
+    tensor `@w`. `dist-sync-optimizer` casts the pieces.
 
     With `reduce=each`, each micro-step sums its gradients over ranks and only the sums are
     kept: a reduce-scatter along `shard` if that has several ranks, then an all-reduce along
@@ -161,8 +162,10 @@ def SyncOptimizerPass : Pass<"dist-sync-optimizer", "::mlir::ModuleOp"> {
     * After the optimizer's steps, the new weights are gathered into the whole compute
       copies. The function `@refresh` does the same from the parameters; it runs after the
       parameters were set from outside (at the start, and after a checkpoint was loaded).
-    * Both cast the pieces of which `dist-shard-state` made ranks exchange codes. Each rank finds
-      the largest values in its pieces, and all ranks gather these, for all units at once.
+    * Both cast the pieces of which `dist-shard-state` made ranks exchange codes. If a tensor has one
+      scale, each rank finds the largest values in its pieces, and all ranks gather these, for all
+      units at once. If it has scales of tiles, ranks gather the scale that each 128 elements of a row
+      would have, a power of two in bf16; the largest of 128 rows is that of a tile.
 
     Must run after `lm-flatten-state`.
   }];

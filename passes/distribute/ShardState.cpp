@@ -32,6 +32,7 @@ enum class ZeroStage { None, Optimizer, Gradients, Weights };
 struct Member {
   lm::VariableOp parameter, gradient;
   lm::VariableOp copy; // the copy in the compute dtype; null if functions read the parameter itself
+  lm::VariableOp scales; // those of its codes, if they are scales of tiles
   int64_t offset = 0;  // offset of the member's first element in the unit's vector
 };
 
@@ -46,6 +47,7 @@ struct UnitKey {
   bool isTaken;        // true if the optimizer supports the parameters
   bool hasCopy;
   bool hasCodes;  // true if functions read only 8-bit codes of the parameters
+  bool hasTiles;  // true if these have scales of tiles
   int64_t groups; // number of ranks that divide the unit's experts; 1: no experts
   Type element;
   bool operator==(const UnitKey &) const = default;
@@ -156,6 +158,19 @@ private:
     return isCast;
   }
 
+  // Returns true if functions only cast `variable` to E4M3, with scales of tiles.
+  bool hasTiles(lm::VariableOp variable) {
+    bool isCast = false;
+    for (Operation *load : users.lookup(variable.getSymName()))
+      for (Operation *reader : load->getUsers()) {
+        auto cast = dyn_cast<lm::QuantizeTilesOp>(reader);
+        if (!cast || !isa<Float8E4M3FNType>(tensorTypeOf(cast.getCodes()).getElementType()))
+          return false;
+        isCast = true;
+      }
+    return isCast;
+  }
+
   void formUnits() {
     for (auto function : module.getOps<func::FuncOp>())
       function.walk([&](Operation *op) {
@@ -181,18 +196,22 @@ private:
                   facts->takes(lm::steppedParameter(parameter)),
                   bool(copy),
                   /*hasCodes=*/false,
+                  /*hasTiles=*/false,
                   int64_t(parameter.getGroups()),
                   type.getElementType()};
       if (!key.isVector) {
         key.layer = layerOf(copy ? copy : parameter);
-        key.hasCodes = key.groups == 1 && ranks > 1 && hasOneScale(copy ? copy : parameter);
+        if (ranks > 1) {
+          key.hasTiles = hasTiles(copy ? copy : parameter);
+          key.hasCodes = key.hasTiles || (key.groups == 1 && hasOneScale(copy ? copy : parameter));
+        }
         if (key.layer < 0)
           key.alone = int64_t(units.size());
       }
       auto unit = llvm::find_if(units, [&](const Unit &each) { return each.key == key; });
       if (unit == units.end())
         unit = units.insert(units.end(), Unit{key, {}, 0, {}, {}});
-      unit->members.push_back({parameter, gradient, copy});
+      unit->members.push_back({parameter, gradient, copy, {}});
     }
   }
 
@@ -246,26 +265,52 @@ private:
   // piece, or of the whole unit if ranks have whole weights.
   void declareCodes(Unit &unit) {
     const Member &first = unit.members.front();
-    auto declareOne = [&](StringRef suffix, ArrayRef<int64_t> shape, Type element) {
-      lm::VariableOp variable = declare(
-          (unit.name + suffix).str(), Kind::ComputeCopy, RankedTensorType::get(shape, element),
-          lm::InitAttr::get(b.getContext(), lm::InitKind::None), first.parameter);
+    auto declareOne = [&](const std::string &name, ArrayRef<int64_t> shape, Type element) {
+      lm::VariableOp variable =
+          declare(name, Kind::ComputeCopy, RankedTensorType::get(shape, element),
+                  lm::InitAttr::get(b.getContext(), lm::InitKind::None), first.parameter);
       variable.setAnonymous(true);
       return variable;
     };
     Type code = Float8E4M3FNType::get(b.getContext());
+    const int64_t row = unit.key.hasTiles ? lm::kScaleBlock : int64_t(kMomentBlock);
     lm::VariableOp codes =
         dividesWeights(unit)
-            ? declareOne(kCodes, {unit.piece.getNumElements() / kMomentBlock, kMomentBlock}, code)
-            : declareOne(kWhole, {unit.elements}, code);
-    declareOne(kScales, {int64_t(unit.members.size()), kScalePitch}, b.getF32Type());
+            ? declareOne(unit.name + kCodes.str(), {unit.piece.getNumElements() / row, row}, code)
+            : declareOne(unit.name + kWhole.str(), {unit.elements}, code);
     SmallVector<int64_t> starts;
     for (const Member &member : unit.members)
-      starts.push_back(member.offset / kMomentBlock);
+      starts.push_back(member.offset / row);
+    if (unit.key.hasTiles) {
+      SmallVector<Attribute> scales;
+      SmallVector<int64_t> columns;
+      for (Member &member : unit.members) {
+        member.scales =
+            declareOne(member.parameter.getSymName().str() + kScales.str(),
+                       tensorTypeOf(tilesOf(member).getScales()).getShape(), b.getF32Type());
+        scales.push_back(FlatSymbolRefAttr::get(member.scales));
+        columns.push_back(tensorTypeOf(member.parameter).getDimSize(1) / lm::kScaleBlock);
+      }
+      codes->setAttr(kTileScales, b.getArrayAttr(scales));
+      codes->setAttr(kColumns, b.getDenseI64ArrayAttr(columns));
+    } else {
+      declareOne(unit.name + kScales.str(), {int64_t(unit.members.size()), kScalePitch},
+                 b.getF32Type());
+    }
     codes->setAttr(kStarts, b.getDenseI64ArrayAttr(starts));
     codes->setAttr(
         kRounded,
         TypeAttr::get(tensorTypeOf(first.copy ? first.copy : first.parameter).getElementType()));
+  }
+
+  // Returns a cast of a member that has scales of tiles.
+  lm::QuantizeTilesOp tilesOf(const Member &member) {
+    for (Operation *load :
+         users.lookup(lm::VariableOp(member.copy ? member.copy : member.parameter).getSymName()))
+      for (Operation *reader : load->getUsers())
+        if (auto cast = dyn_cast<lm::QuantizeTilesOp>(reader))
+          return cast;
+    return {};
   }
 
   lm::VariableOp declare(StringRef name, Kind kind, RankedTensorType type, lm::InitAttr init,
@@ -352,32 +397,39 @@ private:
       copy.setStorage(StringRef(name));
       copy.setStorageOffset(uint64_t(member.offset));
       if (unit.key.hasCodes)
-        readCodes(copy, unit, &member - unit.members.begin());
+        readCodes(copy, unit, member);
       member.copy = copy;
     }
   }
 
-  // Makes the functions read the codes of member `number` of the unit, which `copy` has from now
-  // on.
-  void readCodes(lm::VariableOp copy, const Unit &unit, int64_t number) {
+  // Makes the functions read the codes of a member of the unit, which `copy` has from now on.
+  void readCodes(lm::VariableOp copy, const Unit &unit, const Member &member) {
     RankedTensorType type = tensorTypeOf(copy).clone(Float8E4M3FNType::get(b.getContext()));
     copy.setType(type);
-    const Member &member = unit.members[size_t(number)];
     for (Operation *user :
          users.lookup(lm::VariableOp(member.copy ? member.copy : member.parameter).getSymName()))
       if (auto load = dyn_cast<lm::LoadOp>(user)) {
         b.setInsertionPoint(load);
         Value codes = lm::LoadOp::create(b, load.getLoc(), type, copy.getSymName());
-        for (Operation *op :
-             replaceCasts(load, codes, scaleOf(b, load.getLoc(), loadScales(unit), number)))
+        Value scale = scaleOfMember(unit, member, load.getLoc(), loadScales(unit));
+        for (Operation *op : replaceCasts(load, codes, scale))
           op->erase();
       }
   }
 
+  Value load(const Unit &unit, lm::VariableOp variable) {
+    return lm::LoadOp::create(b, NameLoc::get(b.getStringAttr("weights/" + unit.name)),
+                              variable.getType(), variable.getSymName());
+  }
+  // Loads the scales of the unit's tensors; null if they have scales of tiles.
   Value loadScales(const Unit &unit) {
     auto scales = symbols.lookup<lm::VariableOp>(unit.name + kScales.str());
-    return lm::LoadOp::create(b, NameLoc::get(b.getStringAttr("weights/" + unit.name)),
-                              scales.getType(), scales.getSymName());
+    return scales ? load(unit, scales) : Value();
+  }
+  // Returns the scale of a member's codes, which is one of `scales`, or loads its scales of tiles.
+  Value scaleOfMember(const Unit &unit, const Member &member, Location loc, Value scales) {
+    return member.scales ? load(unit, member.scales)
+                         : scaleOf(b, loc, scales, &member - unit.members.begin());
   }
 
   // Replaces the casts of a weight that `load` reads. Returns the ops that nothing needs any more,
@@ -389,6 +441,10 @@ private:
         cast.getScale().replaceAllUsesExcept(scale, cast);
         cast.replaceAllUsesWith(codes);
         unread.append({cast, cast.getScale().getDefiningOp()});
+      } else if (auto tiles = dyn_cast<lm::QuantizeTilesOp>(reader)) {
+        tiles.getCodes().replaceAllUsesWith(codes);
+        tiles.getScales().replaceAllUsesWith(scale);
+        unread.push_back(tiles);
       }
     for (Operation *reader : load->getUsers())
       if (isa<lm::MaxAbsOp>(reader))
@@ -444,8 +500,7 @@ private:
           reshape(b, loc, sliceRows(b, loc, vector, member->offset, type.getNumElements()),
                   type.getShape());
       if (unit.key.hasCodes) {
-        unread.append(
-            replaceCasts(load, weight, scaleOf(b, loc, scales, member - unit.members.begin())));
+        unread.append(replaceCasts(load, weight, scaleOfMember(unit, *member, loc, scales)));
         continue;
       }
       load.replaceAllUsesWith(weight);

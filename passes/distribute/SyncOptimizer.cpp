@@ -159,9 +159,10 @@ private:
       if (whole || copy || codes)
         piece = lm::LoadOp::create(b, end.getLoc(), parameter.getType(), unit);
       if (codes) {
-        loaded.push_back({codes, unit, piece});
+        const auto groups = int64_t(parameter.getGroups());
+        loaded.push_back({codes, unit, piece, groups});
         b.setInsertionPoint(optimizer.getBody().front().getTerminator());
-        made.push_back({codes, unit, newPiece(optimizer, parameter)});
+        made.push_back({codes, unit, newPiece(optimizer, parameter), groups});
         if (!made.back().value)
           return optimizer.emitError("makes no new weights of @") << unit;
         continue;
@@ -188,9 +189,9 @@ private:
       }
     }
     b.setInsertionPoint(end);
-    castPieces(loaded);
+    castAll(loaded);
     b.setInsertionPoint(optimizer.getBody().front().getTerminator());
-    castPieces(made);
+    castAll(made);
     for (auto store : llvm::make_early_inc_range(optimizer.getBody().front().getOps<lm::StoreOp>()))
       if (unused.contains(store.getVariable()))
         store.erase();
@@ -205,11 +206,69 @@ private:
     lm::VariableOp codes;
     StringRef unit;
     Value value;
+    int64_t groups; // number of ranks that divide the unit's experts
 
     ArrayRef<int64_t> starts() const {
       return codes->getAttrOfType<DenseI64ArrayAttr>(kStarts).asArrayRef();
     }
+    Type rounded() const { return codes->getAttrOfType<TypeAttr>(kRounded).getValue(); }
   };
+
+  Location locOf(const Piece &piece) {
+    return NameLoc::get(b.getStringAttr("weights/" + piece.unit));
+  }
+
+  void castAll(ArrayRef<Piece> pieces) {
+    if (pieces.empty())
+      return;
+    Value rank = loadShardRank(b, NameLoc::get(b.getStringAttr("weights")), mesh, symbols,
+                               RankedTensorType::get({}, b.getF32Type()));
+    SmallVector<Piece> withOneScale;
+    for (const Piece &piece : pieces)
+      if (piece.codes->hasAttr(kTileScales))
+        castTiles(piece, rank);
+      else
+        withOneScale.push_back(piece);
+    castPieces(withOneScale, rank);
+  }
+
+  // Stores the codes of a piece, which the ranks gather if each has those of the whole unit.
+  void storeCodes(const Piece &piece, Value codes) {
+    Location loc = locOf(piece);
+    RankedTensorType type = tensorTypeOf(piece.codes);
+    if (codes.getType() != type)
+      codes = reshape(b, loc, gatherPieces(b, loc, mesh, codes, piece.groups), type.getShape());
+    lm::StoreOp::create(b, loc, codes, lm::VariableOp(piece.codes).getSymName());
+  }
+
+  // Casts a piece to codes with scales of tiles, of which several ranks may have parts. Ranks
+  // gather the scale of each 128 elements of a row (2 bytes), and each makes those of all tiles of
+  // these.
+  void castTiles(const Piece &piece, Value rank) {
+    Location loc = locOf(piece);
+    const int64_t rows = tensorTypeOf(piece.value).getNumElements() / lm::kScaleBlock;
+    Value matrix = reshape(b, loc, piece.value, {rows, lm::kScaleBlock});
+    Type code = tensorTypeOf(piece.codes).getElementType();
+    Value own = lm::RowScalesOp::create(b, loc, RankedTensorType::get({rows}, b.getBF16Type()),
+                                        roundedTo(piece.rounded(), loc, matrix), code);
+    Value all = gatherPieces(b, loc, mesh, own, piece.groups);
+    auto columns = piece.codes->getAttrOfType<DenseI64ArrayAttr>(kColumns).asArrayRef();
+    SmallVector<Value> scales;
+    for (auto [variable, start, width] : llvm::zip_equal(
+             piece.codes->getAttrOfType<ArrayAttr>(kTileScales).getAsRange<FlatSymbolRefAttr>(),
+             piece.starts(), columns)) {
+      auto type = tensorTypeOf(symbols.lookup<lm::VariableOp>(variable.getValue()));
+      const int64_t height = type.getDimSize(0) * lm::kScaleBlock;
+      Value ofRows =
+          reshape(b, loc, sliceRows(b, loc, all, start, height * width), {height, width});
+      scales.push_back(lm::TileScalesOp::create(b, loc, type, ofRows));
+      lm::StoreOp::create(b, loc, scales.back(), variable.getValue());
+    }
+    storeCodes(piece, lm::PieceQuantizeTilesOp::create(b, loc, tensorTypeOf(matrix).clone(code),
+                                                       roundedTo(piece.rounded(), loc, matrix),
+                                                       rank, scales, piece.starts(), columns,
+                                                       uint64_t(piece.groups)));
+  }
 
   Value roundedTo(Type element, Location loc, Value matrix) {
     RankedTensorType type = tensorTypeOf(matrix);
@@ -220,26 +279,21 @@ private:
 
   // Casts pieces to 8-bit codes. Ranks find the largest values of all tensors together, so that
   // each scale is that of the whole tensor.
-  void castPieces(ArrayRef<Piece> pieces) {
+  void castPieces(ArrayRef<Piece> pieces, Value rank) {
     if (pieces.empty())
       return;
     Location loc = NameLoc::get(b.getStringAttr("weights"));
     auto scalar = RankedTensorType::get({}, b.getF32Type());
-    Value rank = loadShardRank(b, loc, mesh, symbols, scalar);
     SmallVector<Value> matrices, largest;
     int64_t count = 0;
-    auto locOf = [&](const Piece &piece) {
-      return NameLoc::get(b.getStringAttr("weights/" + piece.unit));
-    };
     for (const Piece &piece : pieces) {
       Location of = locOf(piece);
-      const Type compute = piece.codes->getAttrOfType<TypeAttr>(kRounded).getValue();
       const int64_t elements = tensorTypeOf(piece.value).getNumElements();
       Value matrix = reshape(b, of, piece.value, {elements / kMomentBlock, kMomentBlock});
       matrices.push_back(matrix);
       auto type = scalar.clone(int64_t(piece.starts().size()));
-      largest.push_back(lm::PieceMaxAbsOp::create(b, of, type, roundedTo(compute, of, matrix), rank,
-                                                  piece.starts()));
+      largest.push_back(lm::PieceMaxAbsOp::create(
+          b, of, type, roundedTo(piece.rounded(), of, matrix), rank, piece.starts()));
       count += type.getDimSize(0);
     }
     Value all = tensor::EmptyOp::create(b, loc, {count}, b.getF32Type());
@@ -259,15 +313,11 @@ private:
       SmallVector<Value> scalars;
       for (int64_t i = 0; i < number; ++i)
         scalars.push_back(scaleOf(b, of, own, i));
-      RankedTensorType target = tensorTypeOf(piece.codes);
-      const Type compute = piece.codes->getAttrOfType<TypeAttr>(kRounded).getValue();
       // Rounding again takes no memory: both kernels read the parameters.
-      Value codes = lm::PieceQuantizeOp::create(
-          b, of, tensorTypeOf(matrix).clone(target.getElementType()),
-          roundedTo(compute, of, matrix), rank, scalars, piece.starts());
-      if (codes.getType() != target)
-        codes = reshape(b, of, gatherPieces(b, of, mesh, codes, /*groups=*/1), target.getShape());
-      lm::StoreOp::create(b, of, codes, lm::VariableOp(piece.codes).getSymName());
+      storeCodes(piece,
+                 lm::PieceQuantizeOp::create(
+                     b, of, tensorTypeOf(matrix).clone(tensorTypeOf(piece.codes).getElementType()),
+                     roundedTo(piece.rounded(), of, matrix), rank, scalars, piece.starts()));
       lm::StoreOp::create(b, of, own, (piece.unit + kScales).str());
       offset += number;
     }

@@ -17,11 +17,14 @@ namespace lmc {
 inline constexpr llvm::StringLiteral kMesh = "ranks";
 
 // Suffixes of variables: those of a whole unit, of a rank's piece of a unit in 8-bit codes, and of
-// the scales of the unit's tensors.
+// the scales of the unit's tensors, or of one tensor's if its scales are those of tiles.
 inline constexpr llvm::StringLiteral kWhole = ".whole", kCodes = ".codes", kScales = ".scales";
 // Attributes of the variable of codes: the first row of each tensor in the unit, and the dtype to
-// which weights are rounded before they are cast.
-inline constexpr llvm::StringLiteral kStarts = "dist.starts", kRounded = "dist.rounded";
+// which weights are rounded before they are cast. A row has kMomentBlock elements. If scales are
+// those of tiles, it has lm::kScaleBlock, and two more attributes list, for each tensor, the
+// variable of its scales and the number of such blocks in a row of the matrix.
+inline constexpr llvm::StringLiteral kStarts = "dist.starts", kRounded = "dist.rounded",
+                                     kTileScales = "dist.tile_scales", kColumns = "dist.columns";
 
 // Scales lie `kScalePitch` elements apart, so that each begins at a multiple of 16 bytes.
 inline constexpr int64_t kScalePitch = 4;

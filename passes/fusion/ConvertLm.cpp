@@ -618,9 +618,13 @@ static SmallVector<Value> convertOp(OpBuilder &b, lm::QuantizeOp op) {
 }
 
 // Returns the row of the unit that row `row` of the rank's piece, which has `count` rows, is.
-static Scalar rowOfUnit(Scalar rank, Scalar row, int64_t count) {
+// Experts are divided into `groups`.
+static Scalar rowOfUnit(Scalar rank, Scalar row, int64_t count, int64_t groups = 1) {
   Type i32 = IntegerType::get(rank.type().getContext(), 32);
-  return rank.make<arith::FPToSIOp>(i32, rank) * double(count) + row.toI32();
+  Scalar position = rank.make<arith::FPToSIOp>(i32, rank);
+  if (groups > 1)
+    position = position / position.constant(double(groups));
+  return position * double(count) + row.toI32();
 }
 
 static SmallVector<Value> convertOp(OpBuilder &b, lm::PieceMaxAbsOp op) {
@@ -673,6 +677,92 @@ static SmallVector<Value> convertOp(OpBuilder &b, lm::PieceQuantizeOp op) {
       scale = select(row < double(op.getStarts()[i]), scale, s[2 + i]);
     return s[0] * (1.0 / scale);
   })};
+}
+
+static SmallVector<Value> convertOp(OpBuilder &b, lm::RowScalesOp op) {
+  FusionBuilder f(b, op.getLoc(), Hero::RowReduction, op.getX(), "lm.row_scales");
+  Value largest =
+      f.reduce(tensorTypeOf(op.getX()).getShape(), 1, b.getF32Type(), {{f.arg(0), f.all(2)}},
+               Combine::Max, [](Elements s) { return abs(s[0]); });
+  return {f.finishMap(op.getResult().getType(), {{largest, f.all(1)}},
+                      [&](Elements s) { return fp8Scale(s[0], cast<FloatType>(op.getDtype())); })};
+}
+
+// Returns scales of tiles of `type`. Element (i, j) is scale(i, j) for j < `columns`; the padding
+// behind it is 1, as in those of lm.quantize_tiles. The innermost loop has one element, so that
+// `scale` may read any element of `x`.
+static Value paddedScales(OpBuilder &b, Location loc, Value x, RankedTensorType type,
+                          int64_t columns, StringRef sourceOp,
+                          llvm::function_ref<Scalar(Elements, Value, Scalar, Scalar)> scale) {
+  FusionBuilder f(b, loc, Hero::Gather, x, sourceOp);
+  SmallVector<int64_t> shape(type.getShape());
+  shape.push_back(1);
+  Value scales = f.finishMap(type.clone(shape), {}, [&](Elements s) {
+    Scalar column = s.index(1);
+    Scalar found = scale(s, f.arg(0), s.index(0), minimum(column, double(columns - 1)));
+    return columns == type.getDimSize(1)
+               ? found
+               : select(column < double(columns), found, found.constant(1));
+  });
+  return reshape(b, loc, scales, type.getShape());
+}
+
+static SmallVector<Value> convertOp(OpBuilder &b, lm::TileScalesOp op) {
+  constexpr int64_t kRows = 16; // of the first kernel, which so has many threads
+  const int64_t rows = extent(op.getX(), 0) / kRows, columns = extent(op.getX(), 1);
+  FusionBuilder f(b, op.getLoc(), Hero::Elementwise,
+                  reshape(b, op.getLoc(), op.getX(), {rows, kRows, columns}), "lm.tile_scales");
+  SmallVector<FusionBuilder::Read> reads;
+  for (int64_t i = 0; i < kRows; ++i)
+    reads.push_back({f.arg(0), AffineMap::get(2, 0,
+                                              {b.getAffineDimExpr(0), b.getAffineConstantExpr(i),
+                                               b.getAffineDimExpr(1)},
+                                              b.getContext())});
+  Value some =
+      f.finishMap(RankedTensorType::get({rows, columns}, b.getF32Type()), reads, [&](Elements s) {
+        Scalar largest = s[0];
+        for (size_t i = 1; i < kRows; ++i)
+          largest = maximum(largest, s[i]);
+        return largest;
+      });
+  return {paddedScales(
+      b, op.getLoc(), some, op.getResult().getType(), columns, "lm.tile_scales",
+      [](Elements s, Value x, Scalar tile, Scalar column) {
+        constexpr int64_t kParts = lm::kScaleBlock / kRows;
+        Scalar first = tile * double(kParts), largest = s.element(x, {first, column});
+        for (int64_t i = 1; i < kParts; ++i)
+          largest = maximum(largest, s.element(x, {first + first.constant(double(i)), column}));
+        return largest;
+      })};
+}
+
+static SmallVector<Value> convertOp(OpBuilder &b, lm::TransposeScalesOp op) {
+  return {paddedScales(b, op.getLoc(), op.getX(), op.getResult().getType(), extent(op.getX(), 0),
+                       "lm.transpose_scales", [](Elements s, Value x, Scalar row, Scalar column) {
+                         return s.element(x, {column, row});
+                       })};
+}
+
+static SmallVector<Value> convertOp(OpBuilder &b, lm::PieceQuantizeTilesOp op) {
+  FusionBuilder f(b, op.getLoc(), Hero::Gather, op->getOperands(), "lm.piece_quantize_tiles");
+  const int64_t count = extent(op.getPiece(), 0);
+  return {f.finishMap(
+      op.getCodes().getType(), {{f.arg(0), f.all(2)}, {f.arg(1), f.none(2)}}, [&](Elements s) {
+        Scalar row = rowOfUnit(s[1], s.index(0), count, int64_t(op.getGroups())), scale = s[0];
+        for (auto [i, start] : llvm::enumerate(op.getStarts())) {
+          // A row of another tensor, or behind the last one, reads some scale of this tensor.
+          Value scales = f.arg(2 + unsigned(i));
+          const int64_t columns = op.getColumns()[i];
+          const int64_t last = extent(scales, 0) * lm::kScaleBlock * columns - 1;
+          Scalar block = minimum(maximum(row + double(-start), 0), double(last));
+          Scalar matrixRow = block / block.constant(double(columns));
+          Scalar tile = matrixRow / block.constant(double(lm::kScaleBlock));
+          Scalar column = block - matrixRow * double(columns);
+          Scalar own = s.element(scales, {tile.toIndex(), column.toIndex()});
+          scale = i == 0 ? own : select(row < double(start), scale, own);
+        }
+        return s[0] * (1.0 / scale);
+      })};
 }
 
 static SmallVector<Value> convertOp(OpBuilder &b, lm::QuantizeWholeRowsOp op) {
@@ -788,7 +878,8 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
             lm::RmsNormGradOp, lm::LayerNormOp, lm::LayerNormGradOp, lm::SumRowsOp, lm::EmbeddingOp,
             lm::SplitOp, lm::JoinOp, lm::GlobalNormOp, lm::GuardNormOp, lm::OwnRowsOp, lm::MaxAbsOp,
             lm::Fp8ScaleOp, lm::QuantizeOp, lm::QuantizeWholeRowsOp, lm::DequantizeOp,
-            lm::PieceMaxAbsOp, lm::RanksFp8ScaleOp, lm::PieceQuantizeOp, lm::ScaledCastOp,
+            lm::PieceMaxAbsOp, lm::RanksFp8ScaleOp, lm::PieceQuantizeOp, lm::RowScalesOp,
+            lm::TileScalesOp, lm::TransposeScalesOp, lm::PieceQuantizeTilesOp, lm::ScaledCastOp,
             lm::BalanceLossOp, lm::BalanceLossGradOp, lm::BalanceTermsOp, lm::LateRowsOp,
             lm::RouterEntropyOp>([&](auto op) { return convertOp(b, op); })
       .Case(

@@ -306,14 +306,24 @@ def test_an_abort_of_nccl_that_never_returns_does_not_keep_the_rank(compiled, st
     assert rank.code == RANK_FAILED and len(errors) == 1 and "rank 1" in errors[0], rank.stderr
 
 
-@pytest.mark.parametrize("strategy, nodes, devices", [("zero1", 1, 2), ("zero3", 1, 2), ("hybrid_shard", 2, 2)])
-def test_ranks_that_exchange_codes_are_near_one_rank(programs, compiled, train, strategy, nodes, devices):
+@pytest.mark.parametrize("mode, strategy, nodes, devices", [
+    ("tensor", "zero1", 1, 2), ("tensor", "zero3", 1, 2), ("tensor", "hybrid_shard", 2, 2), ("block", "zero1", 1, 2),
+    ("block", "zero3", 1, 2)])
+def test_ranks_that_exchange_codes_are_near_one_rank(programs, compiled, train, mode, strategy, nodes, devices):
     """Sums in another order can change a code. Also without graphs, and through the host's memory."""
-    fp8 = "--set", "training.fp8=tensor"
-    one = train(compiled(JOB, *options("f32", "no_shard", 1, 1, 1), *fp8), 1).ok()
-    plan = compiled(JOB, *options("f32", strategy, nodes, devices, 2), *fp8)
+    fp8 = "--set", f"training.fp8={mode}"
+    job, cast, transposes, size = JOB, "piece_quantize", {"transpose"}, ()
+    if mode == "block":  # a micro-step has 128 tokens
+        size = "--set", "training.batch_size=4", "--set", "training.micro_batch_size=1"
+        job = replace(JOB, sequence_length=128, model=replace(JOB.model, hidden_size=128, intermediate_size=256, num_attention_heads=2,
+                                                               head_dim=64))
+        cast, transposes = "piece_quantize_tiles", {"transpose", "transpose_scales"}
+    one = train(compiled(job, *options("f32", "no_shard", 1, 1, 1), *fp8, *size), 1).ok()
+    plan = compiled(job, *options("f32", strategy, nodes, devices, 2), *fp8, *size)
     explained = json.loads(programs.run("lmc", "explain", plan, "--json").ok().stdout)
-    assert "piece_quantize" in {command.get("kernel") for function in explained["functions"] for command in function["commands"]}
+    commands = [command for function in explained["functions"] for command in function["commands"]]
+    assert cast in {command.get("kernel") for command in commands}
+    assert transposes <= {command["kind"] for command in commands} | {command.get("kernel") for command in commands}
     graphs = train(plan, nodes * devices).ok()
     found = difference(losses(graphs.out), losses(one.out))
     print(f"losses {found:.1e}")

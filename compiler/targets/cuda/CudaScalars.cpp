@@ -231,6 +231,7 @@ CudaExpr cudaApply(Operation *op, ArrayRef<CudaExpr> x) {
       .Case([&](arith::AddIOp) { return wrapping(op, "+", x, CudaExpr::Plus); })
       .Case([&](arith::SubIOp) { return wrapping(op, "-", x, CudaExpr::Plus); })
       .Case([&](arith::MulIOp) { return wrapping(op, "*", x, CudaExpr::Times); })
+      .Case([&](arith::DivSIOp) { return infix(x[0], "/", x[1], CudaExpr::Times); })
       .Case<arith::AndIOp, arith::OrIOp, arith::XOrIOp>([&](auto) { return bitwise(op, x); })
       .Case<arith::ShLIOp, arith::ShRUIOp, arith::ShRSIOp>([&](auto) { return shift(op, x); })
       .Case([&](arith::CmpIOp compare) { return compareIntegers(compare, x); })

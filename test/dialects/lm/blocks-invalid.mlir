@@ -125,3 +125,43 @@ func.func @piece_quantize(%x: tensor<4x8xf32>, %r: tensor<f32>) {
   %y = lm.piece_quantize %x of %r scales %r : (tensor<4x8xf32>, tensor<f32>, tensor<f32>) -> tensor<4x8xf8E4M3FN> {starts = array<i64: 0, 5>}
   return
 }
+
+// -----
+
+func.func @row_scales(%x: tensor<4x8xf32>) {
+  // expected-error @below {{has the dtype 'bf16'; give f8E4M3FN or f8E5M2}}
+  %y = lm.row_scales %x of bf16 : (tensor<4x8xf32>) -> tensor<4xbf16>
+  return
+}
+
+// -----
+
+func.func @tile_scales(%x: tensor<256x5xbf16>) {
+  // expected-error @below {{makes the scales 'tensor<2x4xf32>' of 'tensor<256x5xbf16>'}}
+  %y = lm.tile_scales %x : (tensor<256x5xbf16>) -> tensor<2x4xf32>
+  return
+}
+
+// -----
+
+func.func @transpose_scales(%x: tensor<5x4xf32>) {
+  // expected-error @below {{transposes 'tensor<5x4xf32>' to 'tensor<3x4xf32>'}}
+  %y = lm.transpose_scales %x : (tensor<5x4xf32>) -> tensor<3x4xf32>
+  return
+}
+
+// -----
+
+func.func @piece_quantize_tiles(%x: tensor<4x128xf32>, %r: tensor<f32>, %s: tensor<1x4xf32>) {
+  // expected-error @below {{has the scales 'tensor<1x4xf32>' for 5 blocks a row}}
+  %y = lm.piece_quantize_tiles %x of %r scales %s : (tensor<4x128xf32>, tensor<f32>, tensor<1x4xf32>) -> tensor<4x128xf8E4M3FN> {columns = array<i64: 5>, starts = array<i64: 0>}
+  return
+}
+
+// -----
+
+func.func @piece_quantize_tiles_rows(%x: tensor<4x64xf32>, %r: tensor<f32>, %s: tensor<1x4xf32>) {
+  // expected-error @below {{rounds 'tensor<4x64xf32>' to 'tensor<4x64xf8E4M3FN>'}}
+  %y = lm.piece_quantize_tiles %x of %r scales %s : (tensor<4x64xf32>, tensor<f32>, tensor<1x4xf32>) -> tensor<4x64xf8E4M3FN> {columns = array<i64: 1>, starts = array<i64: 0>}
+  return
+}

@@ -158,6 +158,8 @@ func.func @optimizer(%p: tensor<4x8xf32>, %s: tensor<f32>, %v: tensor<4xf32>) {
   %ranks = lm.ranks_fp8_scale %own of f8E4M3FN : (tensor<2xf32>) -> tensor<1x4xf32>
   // CHECK: lm.piece_quantize %[[P]] of %[[S]] scales %[[S]], %[[SCALE]] : (tensor<4x8xf32>, tensor<f32>, tensor<f32>, tensor<f32>) -> tensor<4x8xf8E4M3FN> {starts = array<i64: 0, 5>}
   %piece = lm.piece_quantize %p of %s scales %s, %scale : (tensor<4x8xf32>, tensor<f32>, tensor<f32>, tensor<f32>) -> tensor<4x8xf8E4M3FN> {starts = array<i64: 0, 5>}
+  // CHECK: lm.row_scales %[[P]] of f8E4M3FN : (tensor<4x8xf32>) -> tensor<4xbf16>
+  %each = lm.row_scales %p of f8E4M3FN : (tensor<4x8xf32>) -> tensor<4xbf16>
   // CHECK: %[[ROWS:.*]], %[[SCALES:.*]] = lm.quantize_whole_rows %[[P]] : (tensor<4x8xf32>) -> (tensor<4x8xf8E4M3FN>, tensor<4xf32>)
   %rows, %scales = lm.quantize_whole_rows %p : (tensor<4x8xf32>) -> (tensor<4x8xf8E4M3FN>, tensor<4xf32>)
   // CHECK: lm.dequantize %[[ROWS]], %[[SCALES]] : (tensor<4x8xf8E4M3FN>, tensor<4xf32>) -> tensor<4x8xbf16>

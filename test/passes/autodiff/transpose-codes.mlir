@@ -129,6 +129,75 @@ func.func private @gradient() -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>)
 
 // -----
 
+// Ranks that exchange codes load them, and the scales: both are transposed, once a step.
+lm.variable @t.compute compute_copy : tensor<256x128xf8E4M3FN> init none
+lm.variable @t.scales compute_copy : tensor<2x4xf32> init none
+lm.variable @dt input : tensor<128x128xf32> init none
+// CHECK-LABEL: func.func private @exchanged.backward(
+// CHECK-SAME:    %[[DY:[^:]*]]: tensor<128x256xf8E4M3FN>, %[[S:[^:]*]]: tensor<2x128xf32>, %[[T:[^:]*]]: tensor<128x256xf8E4M3FN>, %[[ST:[^:]*]]: tensor<1x4xf32>)
+// CHECK-NEXT:    lm.scaled_matmul %[[DY]], %[[T]] scales %[[S]], %[[ST]] : {{.*}} -> tensor<128x128xf32> {tiles, transpose_b}
+func.func private @exchanged.backward(%dy: tensor<128x256xf8E4M3FN>, %s: tensor<2x128xf32>, %t: tensor<256x128xf8E4M3FN>, %st: tensor<2x4xf32>) -> tensor<128x128xf32> {
+  %dx = lm.scaled_matmul %dy, %t scales %s, %st : (tensor<128x256xf8E4M3FN>, tensor<256x128xf8E4M3FN>, tensor<2x128xf32>, tensor<2x4xf32>) -> tensor<128x128xf32> {tiles}
+  return %dx : tensor<128x128xf32>
+}
+// CHECK-LABEL: func.func @micro_first
+// CHECK-DAG:     %[[T:.*]] = lm.transpose %{{.*}} : (tensor<256x128xf8E4M3FN>) -> tensor<128x256xf8E4M3FN>
+// CHECK-DAG:     %[[ST:.*]] = lm.transpose_scales %{{.*}} : (tensor<2x4xf32>) -> tensor<1x4xf32>
+// CHECK:         call @exchanged.backward(%{{.*}}, %{{.*}}, %[[T]], %[[ST]])
+// KEEP-LABEL:  func.func @micro_first
+// KEEP-DAG:      lm.store %{{.*}}, @t.compute.transposed : tensor<128x256xf8E4M3FN>
+// KEEP-DAG:      lm.store %{{.*}}, @t.scales.transposed : tensor<1x4xf32>
+func.func @micro_first() {
+  %t = lm.load @t.compute : tensor<256x128xf8E4M3FN>
+  %st = lm.load @t.scales : tensor<2x4xf32>
+  %dy, %s = func.call @gradient() : () -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>)
+  %dx = func.call @exchanged.backward(%dy, %s, %t, %st) : (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>, tensor<256x128xf8E4M3FN>, tensor<2x4xf32>) -> tensor<128x128xf32>
+  lm.store %dx, @dt : tensor<128x128xf32>
+  return
+}
+// KEEP-LABEL:  func.func @micro_last
+// KEEP-NOT:      lm.transpose
+// KEEP-DAG:      lm.load @t.compute.transposed
+// KEEP-DAG:      lm.load @t.scales.transposed
+func.func @micro_last() {
+  %t = lm.load @t.compute : tensor<256x128xf8E4M3FN>
+  %st = lm.load @t.scales : tensor<2x4xf32>
+  %dy, %s = func.call @gradient() : () -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>)
+  %dx = func.call @exchanged.backward(%dy, %s, %t, %st) : (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>, tensor<256x128xf8E4M3FN>, tensor<2x4xf32>) -> tensor<128x128xf32>
+  lm.store %dx, @dt : tensor<128x128xf32>
+  return
+}
+func.func private @gradient() -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>)
+
+// -----
+
+// What a rank gathers in each micro-step is transposed before the product.
+lm.variable @u.codes compute_copy : tensor<128x256xf8E4M3FN> init none
+lm.variable @u.scales compute_copy : tensor<2x4xf32> init none
+lm.variable @dt input : tensor<128x128xf32> init none
+// CHECK-LABEL: func.func private @gathered.backward(
+// CHECK-SAME:    %[[T:[^:]*]]: tensor<256x128xf8E4M3FN>, %[[ST:[^:]*]]: tensor<2x4xf32>)
+// CHECK-NEXT:    %[[TT:.*]] = lm.transpose %[[T]]
+// CHECK-NEXT:    %[[STT:.*]] = lm.transpose_scales %[[ST]]
+// CHECK-NEXT:    lm.scaled_matmul %{{.*}}, %[[TT]] scales %{{.*}}, %[[STT]] : {{.*}} -> tensor<128x128xf32> {tiles, transpose_b}
+func.func private @gathered.backward(%dy: tensor<128x256xf8E4M3FN>, %s: tensor<2x128xf32>, %t: tensor<256x128xf8E4M3FN>, %st: tensor<2x4xf32>) -> tensor<128x128xf32> {
+  %dx = lm.scaled_matmul %dy, %t scales %s, %st : (tensor<128x256xf8E4M3FN>, tensor<256x128xf8E4M3FN>, tensor<2x128xf32>, tensor<2x4xf32>) -> tensor<128x128xf32> {tiles}
+  return %dx : tensor<128x128xf32>
+}
+func.func @micro() {
+  %u = lm.load @u.codes : tensor<128x256xf8E4M3FN>
+  %flat = tensor.collapse_shape %u [[0, 1]] : tensor<128x256xf8E4M3FN> into tensor<32768xf8E4M3FN>
+  %t = tensor.expand_shape %flat [[0, 1]] output_shape [256, 128] : tensor<32768xf8E4M3FN> into tensor<256x128xf8E4M3FN>
+  %st = lm.load @u.scales : tensor<2x4xf32>
+  %dy, %s = func.call @gradient() : () -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>)
+  %dx = func.call @gathered.backward(%dy, %s, %t, %st) : (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>, tensor<256x128xf8E4M3FN>, tensor<2x4xf32>) -> tensor<128x128xf32>
+  lm.store %dx, @dt : tensor<128x128xf32>
+  return
+}
+func.func private @gradient() -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>)
+
+// -----
+
 // So are the weights of experts, whose transposes lie one beside the other.
 lm.variable @e parameter : tensor<384x256xf32> init zeros
 lm.variable @dx input : tensor<40x256xf32> init none
