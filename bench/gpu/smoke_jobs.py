@@ -24,9 +24,9 @@ HEADS_OF_64 = {**LLAMA, **BF16, "model.hidden_size": 128, "model.num_attention_h
 # of each template that the code generators emit: f32 has attention without tensor cores; heads64 has it with tensor
 # cores, copies of the weights in bf16, moments in 8 bits, and rows that several blocks add to the embedding's gradient;
 # experts has a router and products for each expert, on two ranks that divide the experts and share the GPU, experts16
-# these on one rank and on tensor cores, where rounding may give a token another expert; fp8-experts gathers weights twice, and
-# casts their transposes alone; gpt2 has LayerNorm, GELU and a
-# gradient that is not added; muon has products in batches, and its iteration enlarges differences.
+# these on one rank and on tensor cores, where rounding may give a token another expert; fp8-experts gathers codes twice, and
+# transposes them; gpt2 has LayerNorm, GELU and a gradient that is not added; muon has products in batches, and its
+# iteration enlarges differences.
 SMOKE = (
     ("f32", "test-tiny", LLAMA, 1e-4),
     # Gradients in bf16 differ by 1%, which moves small second moments to the next of 256 codes.

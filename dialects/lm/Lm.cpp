@@ -370,10 +370,6 @@ LogicalResult QuantizeTilesOp::verify() {
   return verifyTileCodes(*this, getX(), getCodes(), getScales());
 }
 
-LogicalResult QuantizeTilesTransposedOp::verify() {
-  return verifyTurnedTileCodes(*this, getX(), getCodes(), getScales());
-}
-
 LogicalResult QuantizeTilesBothOp::verify() {
   if (failed(verifyTileCodes(*this, getX(), getCodes(), getScales())))
     return failure();

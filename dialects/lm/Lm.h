@@ -61,8 +61,6 @@ Quantized quantizeColumns(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x,
 llvm::SmallVector<int64_t> scalesOfTiles(mlir::RankedTensorType x, bool padded = true);
 Quantized quantizeTiles(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, mlir::Type dtype,
                         bool padded = true);
-Quantized quantizeTilesTransposed(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x,
-                                  mlir::Type dtype, bool padded = true);
 
 } // namespace lmc::lm
 

@@ -500,8 +500,8 @@ def QuantizeTransposedOp : Lm_CheckedOp<"quantize_transposed", [BecomesCall]> {
 }
 
 // A cast in blocks of x and one of the transpose of x.
-class Lm_CastBothWays<string mnemonic, string one, string other> : Lm_CheckedOp<mnemonic, [BecomesCall]> {
-  let summary = one # " and " # other;
+class Lm_CastBothWays<string mnemonic, string casts> : Lm_CheckedOp<mnemonic, [BecomesCall]> {
+  let summary = casts;
   let description = "`lm-fold-transpose` makes the op of both, so that x is read once.";
   let fields = (ins 2DTensorOf<[F32, BF16]>:$x);
   let results = (outs EightBitMatrix:$codes, 2DTensorOf<[F32]>:$scales, EightBitMatrix:$transposed,
@@ -509,9 +509,9 @@ class Lm_CastBothWays<string mnemonic, string one, string other> : Lm_CheckedOp<
   let form = "$x";
 }
 def QuantizeRowsColumnsOp
-    : Lm_CastBothWays<"quantize_rows_columns", "lm.quantize_rows", "lm.quantize_columns">;
+    : Lm_CastBothWays<"quantize_rows_columns", "lm.quantize_rows and lm.quantize_columns">;
 def QuantizeTilesBothOp
-    : Lm_CastBothWays<"quantize_tiles_both", "lm.quantize_tiles", "lm.quantize_tiles_transposed">;
+    : Lm_CastBothWays<"quantize_tiles_both", "lm.quantize_tiles of x and of its transpose">;
 
 def QuantizeRowsOp : Lm_CheckedOp<"quantize_rows", [Differentiable, BecomesCall]> {
   let summary = "rounds rows to 8-bit floats, with a scale for 128 elements";
@@ -561,13 +561,6 @@ def QuantizeTilesOp : Lm_CheckedOp<"quantize_tiles", [Differentiable, BecomesCal
     `x` `[rows, columns]`; scales `[rows / 128, p]`, where p is columns / 128, for `lm.scaled_matmul`
     rounded up to a multiple of 4: cuBLASLt needs it. The gradient of x is that of the codes.
   }];
-  let fields = (ins 2DTensorOf<[F32, BF16]>:$x);
-  let results = (outs EightBitMatrix:$codes, 2DTensorOf<[F32]>:$scales);
-  let form = "$x";
-}
-
-def QuantizeTilesTransposedOp : Lm_CheckedOp<"quantize_tiles_transposed", [BecomesCall]> {
-  let summary = "lm.quantize_tiles of the transpose of x";
   let fields = (ins 2DTensorOf<[F32, BF16]>:$x);
   let results = (outs EightBitMatrix:$codes, 2DTensorOf<[F32]>:$scales);
   let form = "$x";

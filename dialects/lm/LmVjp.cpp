@@ -68,8 +68,7 @@ Quantized lmc::lm::quantize(OpBuilder &b, Location loc, Value x, Type dtype) {
 }
 
 bool lmc::lm::castsToEightBits(Operation *op) {
-  return isa<MaxAbsOp, Fp8ScaleOp, QuantizeOp, QuantizeTilesOp, QuantizeTilesTransposedOp,
-             TransposeOp>(op);
+  return isa<MaxAbsOp, Fp8ScaleOp, QuantizeOp, QuantizeTilesOp, TransposeOp, TransposeScalesOp>(op);
 }
 
 Gradients QuantizeRowsOp::buildVjp(OpBuilder &, ValueRange cotangents) {
@@ -113,14 +112,6 @@ Quantized lmc::lm::quantizeTiles(OpBuilder &b, Location loc, Value x, Type dtype
   auto type = cast<RankedTensorType>(x.getType());
   return quantizeBlocks<QuantizeTilesOp>(b, loc, x, dtype, type.getShape(),
                                          scalesOfTiles(type, padded));
-}
-
-Quantized lmc::lm::quantizeTilesTransposed(OpBuilder &b, Location loc, Value x, Type dtype,
-                                           bool padded) {
-  auto type = cast<RankedTensorType>(x.getType());
-  auto turned = type.clone(SmallVector<int64_t>{type.getDimSize(1), type.getDimSize(0)});
-  return quantizeBlocks<QuantizeTilesTransposedOp>(b, loc, x, dtype, turned.getShape(),
-                                                   scalesOfTiles(turned, padded));
 }
 
 // y = a op(b). The gradient of codes is that of the numbers which they stand for, so it is that of

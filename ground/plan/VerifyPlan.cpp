@@ -821,9 +821,6 @@ private:
   Result<void> rule(const plan::QuantizeTiles &op) {
     return scalesOfTiles(op.across(), op.pitch());
   }
-  Result<void> rule(const plan::QuantizeTilesTransposed &op) {
-    return scalesOfTiles(op.down(), op.pitch());
-  }
   Result<void> rule(const plan::ExpertScaledLinear &op) {
     constexpr uint64_t kBlock = 128;
     if (op.transposed() && op.beside())

@@ -33,32 +33,31 @@ lm::LoadOp loadOf(Value weight) {
 struct Cast {
   lm::LoadOp load;
   Value codes, scale;
-  lm::TransposeOp transposed; // null if nothing reads it
-  StringRef suffix = "";      // of the names of what is kept
-
-  std::string name() { return (load.getVariable() + suffix).str(); }
+  // The transposes of the codes and of scales of tiles; null if nothing reads them.
+  Value transposed, transposedScales;
 };
+
+// Returns the result of an `Op` that reads `value`, or null.
+template <typename Op> Value madeOf(Value value) {
+  for (Operation *user : value.getUsers())
+    if (auto op = dyn_cast<Op>(user))
+      return op->getResult(0);
+  return {};
+}
 
 // Returns the casts of a function, whose scales come from the variables themselves.
 SmallVector<Cast> castsOf(func::FuncOp function) {
   SmallVector<Cast> casts;
-  auto add = [&](auto tiles, StringRef suffix) {
-    if (lm::LoadOp load = loadOf(tiles.getX()))
-      casts.push_back({load, tiles.getCodes(), tiles.getScales(), {}, suffix});
+  auto add = [&](lm::LoadOp load, Value codes, Value scale) {
+    casts.push_back(
+        {load, codes, scale, madeOf<lm::TransposeOp>(codes), madeOf<lm::TransposeScalesOp>(scale)});
   };
   for (auto tiles : function.getBody().front().getOps<lm::QuantizeTilesOp>())
-    add(tiles, "");
-  for (auto tiles : function.getBody().front().getOps<lm::QuantizeTilesTransposedOp>())
-    add(tiles, ".transposed");
-  for (auto codes : function.getBody().front().getOps<lm::QuantizeOp>()) {
-    lm::LoadOp load = loadOf(codes.getX());
-    if (!load || !lm::hasOwnScale(codes))
-      continue;
-    Cast &cast = casts.emplace_back(Cast{load, codes, codes.getScale(), {}});
-    for (Operation *user : codes->getUsers())
-      if (auto transposed = dyn_cast<lm::TransposeOp>(user))
-        cast.transposed = transposed;
-  }
+    if (lm::LoadOp load = loadOf(tiles.getX()))
+      add(load, tiles.getCodes(), tiles.getScales());
+  for (auto codes : function.getBody().front().getOps<lm::QuantizeOp>())
+    if (lm::LoadOp load = loadOf(codes.getX()); load && lm::hasOwnScale(codes))
+      add(load, codes, codes.getScale());
   return casts;
 }
 
@@ -99,30 +98,36 @@ struct KeepCodesPass : lmc::impl::KeepCodesPassBase<KeepCodesPass> {
       return variable.getSymName();
     };
     struct Kept {
-      StringRef scale, codes, transposed;
+      StringRef scale, codes, transposed, transposedScales;
     };
     llvm::StringMap<Kept> kept; // key: the name of the weight
     for (Cast cast : castsOf(first))
-      if (!kept.contains(cast.name())) {
-        Kept &names = kept[cast.name()];
-        names.codes = keep(cast.name(), "codes", cast.codes);
-        names.scale = keep(cast.name(), "scale", cast.scale);
+      if (StringRef name = cast.load.getVariable(); !kept.contains(name)) {
+        Kept &names = kept[name];
+        names.codes = keep(name, "codes", cast.codes);
+        names.scale = keep(name, "scale", cast.scale);
         if (cast.transposed)
-          names.transposed = keep(cast.name(), "transposed", cast.transposed);
+          names.transposed = keep(name, "transposed", cast.transposed);
+        if (cast.transposedScales)
+          names.transposedScales = keep(name, "transposed_scale", cast.transposedScales);
         ++numKept;
       }
     auto read = [&](Value value, StringRef variable) {
       b.setInsertionPoint(value.getDefiningOp());
       value.replaceAllUsesWith(lm::LoadOp::create(b, value.getLoc(), value.getType(), variable));
     };
+    auto readInstead = [&](Value transposed, StringRef variable) {
+      if (!transposed || variable.empty())
+        return;
+      read(transposed, variable);
+      transposed.getDefiningOp()->erase();
+    };
     llvm::SetVector<Operation *> unread;
     for (func::FuncOp function : later)
       for (Cast cast : castsOf(function))
-        if (const auto known = kept.find(cast.name()); known != kept.end()) {
-          if (cast.transposed && !known->second.transposed.empty()) {
-            read(cast.transposed, known->second.transposed);
-            cast.transposed.erase();
-          }
+        if (const auto known = kept.find(cast.load.getVariable()); known != kept.end()) {
+          readInstead(cast.transposed, known->second.transposed);
+          readInstead(cast.transposedScales, known->second.transposedScales);
           read(cast.codes, known->second.codes);
           read(cast.scale, known->second.scale);
           // Another cast may have the same scale.

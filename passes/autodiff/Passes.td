@@ -274,9 +274,8 @@ def TransposeCodesPass : Pass<"lm-transpose-codes", "::mlir::ModuleOp"> {
     dimension that is summed over: `a` `[m, k]`, and `b` `[n, k]`. So the gradients of a linear layer
     need transposed factors. The codes that the caller of a layer makes or loads are transposed
     there, where `lm-keep-codes` finds them; others, also those of weights that ranks gather, before the
-    product that reads them. Weights with scales of tiles are cast once more, transposed; if ranks exchange
-    their codes, these and the scales are transposed (`lm.transpose_scales`). Those of experts then lie one
-    `beside` the other.
+    product that reads them. With scales of tiles, these are transposed, too (`lm.transpose_scales`). The
+    transposes of experts' weights lie one `beside` the other.
 
     ```mlir
     %dw = lm.scaled_matmul %dy, %x scales %sdy, %sx : (tensor<32x16xf8E5M2>, tensor<32x64xf8E4M3FN>, tensor<f32>, tensor<f32>) -> tensor<16x64xf32> {transpose_a}

@@ -64,21 +64,17 @@ private:
       }
       if (product.getTransposeB())
         continue;
-      if (product.getTiles()) {
-        if (failed(transposeTiles(product, product.getBMutable(), product.getScaleBMutable())))
-          return failure();
-      } else {
+      if (product.getTiles())
+        transposeTiles(product, product.getBMutable(), product.getScaleBMutable());
+      else
         product.getBMutable().assign(transposed(product.getB(), product));
-      }
       product.setTransposeB(true);
     }
     SmallVector<lm::ExpertScaledLinearOp> experts(body.getOps<lm::ExpertScaledLinearOp>());
     for (lm::ExpertScaledLinearOp product : experts) {
       if (!product.getTransposed())
         continue;
-      if (failed(transposeTiles(product, product.getWeightMutable(),
-                                product.getWeightScalesMutable())))
-        return failure();
+      transposeTiles(product, product.getWeightMutable(), product.getWeightScalesMutable());
       product.setTransposed(false);
       product.setBeside(true);
     }
@@ -101,8 +97,8 @@ private:
       setStep(transpose, like);
       return transpose.getResult();
     };
-    auto argument = dyn_cast<BlockArgument>(x);
-    if (!argument || !isOfWeight(cast<BlockArgument>(codes))) {
+    auto argument = dyn_cast<BlockArgument>(x), ofCodes = dyn_cast<BlockArgument>(codes);
+    if (!argument || !ofCodes || !isOfWeight(ofCodes)) {
       // The codes of an activation are needed only here.
       if (argument)
         b.setInsertionPoint(product);
@@ -125,49 +121,14 @@ private:
     return made;
   }
 
-  // Makes a product read the transpose of a weight with scales of tiles. Callers cast the weight
-  // once more, unless ranks exchange its codes.
-  LogicalResult transposeTiles(Operation *product, OpOperand &weight, OpOperand &scales) {
-    auto codes = dyn_cast<BlockArgument>(weight.get());
-    if (!codes)
-      return product->emitOpError("has a weight that is no argument of its layer");
-    const bool padded = isa<lm::ScaledMatmulOp>(product);
-    RankedTensorType type = typeOf(codes);
-    auto scalesType = RankedTensorType::get(lm::scalesOfTiles(type, padded), b.getF32Type());
-    if (!areCast(codes)) {
-      Value turned = transposed(codes, product);
-      scales.set(transposed<lm::TransposeScalesOp>(scales.get(), scalesType, codes, product));
-      weight.set(turned);
-      return success();
-    }
-    if (!done.contains(codes)) {
-      ++numTransposed;
-      auto function = cast<func::FuncOp>(codes.getOwner()->getParentOp());
-      for (func::CallOp call : calls[function]) {
-        auto tiles = call.getOperand(codes.getArgNumber()).getDefiningOp<lm::QuantizeTilesOp>();
-        lm::Quantized &cast = casts[tiles];
-        if (!cast.codes) {
-          b.setInsertionPointAfter(tiles);
-          cast =
-              lm::quantizeTilesTransposed(b, tiles.getLoc(), tiles.getX(),
-                                          tensorTypeOf(tiles.getCodes()).getElementType(), padded);
-        }
-        call.getOperandsMutable().append({cast.codes, cast.scale});
-      }
-      done[codes] = codes.getOwner()->addArgument(type, codes.getLoc());
-      done[scales.get()] = codes.getOwner()->addArgument(scalesType, codes.getLoc());
-    }
-    weight.set(done[codes]);
-    scales.set(done[scales.get()]);
-    return success();
-  }
-
-  // Returns true if all callers cast the weight whose codes they pass.
-  bool areCast(BlockArgument codes) {
-    ArrayRef<func::CallOp> callers = calls[cast<func::FuncOp>(codes.getOwner()->getParentOp())];
-    return llvm::all_of(callers, [&](func::CallOp call) {
-      return bool(call.getOperand(codes.getArgNumber()).getDefiningOp<lm::QuantizeTilesOp>());
-    });
+  // Makes a product read the transpose of a weight with scales of tiles: codes and scales of it.
+  void transposeTiles(Operation *product, OpOperand &weight, OpOperand &scales) {
+    RankedTensorType type = typeOf(weight.get());
+    auto scalesType = RankedTensorType::get(
+        lm::scalesOfTiles(type, /*padded=*/isa<lm::ScaledMatmulOp>(product)), b.getF32Type());
+    const Value codes = weight.get();
+    weight.set(transposed(codes, product));
+    scales.set(transposed<lm::TransposeScalesOp>(scales.get(), scalesType, codes, product));
   }
 
   // Returns true if all callers pass codes that they make or load: those of a weight, which are
@@ -176,7 +137,7 @@ private:
     auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
     ArrayRef<func::CallOp> callers = calls[function];
     return !callers.empty() && llvm::all_of(callers, [&](func::CallOp call) {
-      return isa_and_nonnull<lm::QuantizeOp, lm::LoadOp>(
+      return isa_and_nonnull<lm::QuantizeOp, lm::QuantizeTilesOp, lm::LoadOp>(
           call.getOperand(argument.getArgNumber()).getDefiningOp());
     });
   }
@@ -206,7 +167,6 @@ private:
   OpBuilder b;
   llvm::DenseMap<Operation *, SmallVector<func::CallOp>> calls; // of each function
   llvm::DenseMap<Value, Value> done; // codes and scales of tiles -> those of the transpose
-  llvm::DenseMap<Operation *, lm::Quantized> casts; // of the transposes of weights
 };
 
 struct TransposeCodesPass : lmc::impl::TransposeCodesPassBase<TransposeCodesPass> {

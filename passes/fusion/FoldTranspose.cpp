@@ -32,19 +32,19 @@ static bool foldTranspose(lm::TransposeOp transpose) {
   return true;
 }
 
-// Makes a cast in blocks and one of the transpose of the same x, to the same format, a `Both`.
-// Returns false if there is none.
-template <typename Both, typename Cast, typename Other> static bool foldCasts(Cast cast) {
+// Makes casts of rows and of columns of the same x, to the same format, one cast. Returns false if
+// there is no cast of columns.
+static bool foldColumns(lm::QuantizeRowsOp cast) {
   for (Operation *reader : cast.getX().getUsers()) {
-    auto other = dyn_cast<Other>(reader);
+    auto other = dyn_cast<lm::QuantizeColumnsOp>(reader);
     if (!other || other->getBlock() != cast->getBlock() ||
         other.getCodes().getType().getElementType() != cast.getCodes().getType().getElementType())
       continue;
     Operation *first = cast->isBeforeInBlock(other) ? cast.getOperation() : other.getOperation();
     OpBuilder b(first);
-    auto both =
-        Both::create(b, cast.getLoc(), cast.getCodes().getType(), cast.getScales().getType(),
-                     other.getCodes().getType(), other.getScales().getType(), cast.getX());
+    auto both = lm::QuantizeRowsColumnsOp::create(
+        b, cast.getLoc(), cast.getCodes().getType(), cast.getScales().getType(),
+        other.getCodes().getType(), other.getScales().getType(), cast.getX());
     setStep(both, first);
     cast.replaceAllUsesWith(ValueRange{both.getCodes(), both.getScales()});
     other.replaceAllUsesWith(ValueRange{both.getTransposed(), both.getTransposedScales()});
@@ -55,25 +55,48 @@ template <typename Both, typename Cast, typename Other> static bool foldCasts(Ca
   return false;
 }
 
+// Makes a cast of tiles and the transposes of its codes and of its scales one cast. Returns false
+// if there are no such transposes.
+static bool foldTiles(lm::QuantizeTilesOp cast) {
+  lm::TransposeOp codes;
+  lm::TransposeScalesOp scales;
+  for (Operation *reader : cast.getCodes().getUsers())
+    if (auto transpose = dyn_cast<lm::TransposeOp>(reader))
+      codes = transpose;
+  for (Operation *reader : cast.getScales().getUsers())
+    if (auto transpose = dyn_cast<lm::TransposeScalesOp>(reader))
+      scales = transpose;
+  if (!codes || !scales)
+    return false;
+  OpBuilder b(cast);
+  auto both = lm::QuantizeTilesBothOp::create(b, cast.getLoc(), cast.getCodes().getType(),
+                                              cast.getScales().getType(), codes.getType(),
+                                              scales.getType(), cast.getX());
+  setStep(both, cast);
+  codes.replaceAllUsesWith(both.getTransposed());
+  scales.replaceAllUsesWith(both.getTransposedScales());
+  codes.erase();
+  scales.erase();
+  cast.replaceAllUsesWith(ValueRange{both.getCodes(), both.getScales()});
+  cast.erase();
+  return true;
+}
+
 namespace {
 struct FoldTransposePass : lmc::impl::FoldTransposePassBase<FoldTransposePass> {
   void runOnOperation() override {
     SmallVector<Operation *> ops;
     getOperation().walk([&](Operation *op) {
-      if (isa<lm::TransposeOp, lm::QuantizeRowsOp, lm::QuantizeTilesOp>(op))
+      auto transpose = dyn_cast<lm::TransposeOp>(op);
+      if (isa<lm::QuantizeRowsOp, lm::QuantizeTilesOp>(op) ||
+          (transpose && transpose.getX().getDefiningOp<lm::QuantizeOp>()))
         ops.push_back(op);
     });
     for (Operation *op : ops)
       numFolded += TypeSwitch<Operation *, bool>(op)
                        .Case([](lm::TransposeOp op) { return foldTranspose(op); })
-                       .Case([](lm::QuantizeRowsOp op) {
-                         return foldCasts<lm::QuantizeRowsColumnsOp, lm::QuantizeRowsOp,
-                                          lm::QuantizeColumnsOp>(op);
-                       })
-                       .Case([](lm::QuantizeTilesOp op) {
-                         return foldCasts<lm::QuantizeTilesBothOp, lm::QuantizeTilesOp,
-                                          lm::QuantizeTilesTransposedOp>(op);
-                       });
+                       .Case([](lm::QuantizeRowsOp op) { return foldColumns(op); })
+                       .Case([](lm::QuantizeTilesOp op) { return foldTiles(op); });
   }
 };
 } // namespace

@@ -102,9 +102,10 @@ def FoldTransposePass : Pass<"lm-fold-transpose", "::mlir::ModuleOp"> {
     An `lm.quantize` and an `lm.transpose` of its result become `lm.quantize_transposed`, which reads x once,
     if x lies in memory anyway: if the scale comes from x itself. With a scale that is known before, the
     cast can be part of the kernel that computes x, and the pass leaves it alone. Likewise,
-    `lm.quantize_rows` and `lm.quantize_columns` of the same x become `lm.quantize_rows_columns`, and
-    `lm.quantize_tiles` and `lm.quantize_tiles_transposed` become `lm.quantize_tiles_both`, where the
-    first of both casts is: its codes of one byte an element are kept for longer, and x is not.
+    `lm.quantize_rows` and `lm.quantize_columns` of the same x become `lm.quantize_rows_columns`, where the
+    first of both casts is: its codes of one byte an element are kept for longer, and x is not. An
+    `lm.quantize_tiles` and the `lm.transpose` and `lm.transpose_scales` of its results become
+    `lm.quantize_tiles_both`.
 
     ```mlir
     %max = lm.max_abs %x : (tensor<32x16xbf16>) -> tensor<f32>

@@ -24,14 +24,6 @@ func.func @tiles(%x: tensor<128x256xf32>) {
 
 // -----
 
-func.func @tiles_transposed(%x: tensor<128x256xf32>) {
-  // expected-error @below {{casts 'tensor<128x256xf32>' to 'tensor<128x256xf8E4M3FN>' with scales 'tensor<2x4xf32>'}}
-  %c, %s = lm.quantize_tiles_transposed %x : (tensor<128x256xf32>) -> (tensor<128x256xf8E4M3FN>, tensor<2x4xf32>)
-  return
-}
-
-// -----
-
 func.func @rows_columns(%x: tensor<128x256xf32>) {
   // expected-error @below {{casts 'tensor<128x256xf32>' to 'tensor<256x128xf8E5M2>' with scales 'tensor<1x128xf32>'}}
   %c, %s, %t, %u = lm.quantize_rows_columns %x : (tensor<128x256xf32>) -> (tensor<128x256xf8E5M2>, tensor<2x128xf32>, tensor<256x128xf8E5M2>, tensor<1x128xf32>)

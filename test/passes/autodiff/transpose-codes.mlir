@@ -89,7 +89,7 @@ func.func private @odd(%dy: tensor<40x32xf8E5M2>, %s: tensor<f32>, %x: tensor<40
 
 // -----
 
-// A weight with scales of tiles is cast once more, transposed.
+// The codes of a weight and its scales of tiles are transposed.
 lm.variable @t parameter : tensor<256x128xf32> init zeros
 lm.variable @dt input : tensor<128x128xf32> init none
 // CHECK-LABEL: func.func private @tiles.backward(
@@ -100,12 +100,13 @@ func.func private @tiles.backward(%dy: tensor<128x256xf8E4M3FN>, %s: tensor<2x12
   return %dx : tensor<128x128xf32>
 }
 // CHECK-LABEL: func.func @micro_first
-// CHECK:         %[[W:.*]] = lm.load @t
-// CHECK:         %[[T:.*]], %[[ST:.*]] = lm.quantize_tiles_transposed %[[W]] : (tensor<256x128xf32>) -> (tensor<128x256xf8E4M3FN>, tensor<1x4xf32>)
+// CHECK:         %[[C:.*]], %[[S:.*]] = lm.quantize_tiles
+// CHECK-DAG:     %[[T:.*]] = lm.transpose %[[C]] : (tensor<256x128xf8E4M3FN>) -> tensor<128x256xf8E4M3FN>
+// CHECK-DAG:     %[[ST:.*]] = lm.transpose_scales %[[S]] : (tensor<2x4xf32>) -> tensor<1x4xf32>
 // CHECK:         call @tiles.backward(%{{.*}}, %{{.*}}, %[[T]], %[[ST]])
 // KEEP-LABEL:  func.func @micro_first
-// KEEP-DAG:      lm.store %{{.*}}, @t.transposed.codes
-// KEEP-DAG:      lm.store %{{.*}}, @t.transposed.scale
+// KEEP-DAG:      lm.store %{{.*}}, @t.transposed : tensor<128x256xf8E4M3FN>
+// KEEP-DAG:      lm.store %{{.*}}, @t.transposed_scale : tensor<1x4xf32>
 func.func @micro_first() {
   %w = lm.load @t : tensor<256x128xf32>
   %t, %st = lm.quantize_tiles %w : (tensor<256x128xf32>) -> (tensor<256x128xf8E4M3FN>, tensor<2x4xf32>)
@@ -116,7 +117,9 @@ func.func @micro_first() {
 }
 // KEEP-LABEL:  func.func @micro_last
 // KEEP-NOT:      lm.quantize_tiles
-// KEEP:          lm.load @t.transposed.codes
+// KEEP-NOT:      lm.transpose
+// KEEP-DAG:      lm.load @t.transposed :
+// KEEP-DAG:      lm.load @t.transposed_scale
 func.func @micro_last() {
   %w = lm.load @t : tensor<256x128xf32>
   %t, %st = lm.quantize_tiles %w : (tensor<256x128xf32>) -> (tensor<256x128xf8E4M3FN>, tensor<2x4xf32>)
@@ -209,7 +212,9 @@ func.func private @experts.backward(%dy: tensor<40x128xf8E4M3FN>, %s: tensor<1x4
   return %dx : tensor<40x256xf32>
 }
 // CHECK-LABEL: func.func @micro_first
-// CHECK:         lm.quantize_tiles_transposed %{{.*}} : (tensor<384x256xf32>) -> (tensor<256x384xf8E4M3FN>, tensor<2x3xf32>)
+// CHECK:         lm.quantize_tiles
+// CHECK-DAG:     lm.transpose %{{.*}} : (tensor<384x256xf8E4M3FN>) -> tensor<256x384xf8E4M3FN>
+// CHECK-DAG:     lm.transpose_scales %{{.*}} : (tensor<3x2xf32>) -> tensor<2x3xf32>
 func.func @micro_first() {
   %w = lm.load @e : tensor<384x256xf32>
   %c, %t = lm.quantize_tiles %w : (tensor<384x256xf32>) -> (tensor<384x256xf8E4M3FN>, tensor<3x2xf32>)

@@ -48,7 +48,8 @@ func.func @rows_columns(%x: tensor<128x256xbf16>) -> (tensor<128x256xf8E4M3FN>, 
 // CHECK-NEXT:    return %[[C]], %[[S]], %[[T]], %[[U]]
 func.func @tiles(%x: tensor<128x256xf32>) -> (tensor<128x256xf8E4M3FN>, tensor<1x4xf32>, tensor<256x128xf8E4M3FN>, tensor<2x4xf32>) {
   %c, %s = lm.quantize_tiles %x : (tensor<128x256xf32>) -> (tensor<128x256xf8E4M3FN>, tensor<1x4xf32>)
-  %t, %u = lm.quantize_tiles_transposed %x : (tensor<128x256xf32>) -> (tensor<256x128xf8E4M3FN>, tensor<2x4xf32>)
+  %t = lm.transpose %c : (tensor<128x256xf8E4M3FN>) -> tensor<256x128xf8E4M3FN>
+  %u = lm.transpose_scales %s : (tensor<1x4xf32>) -> tensor<2x4xf32>
   return %c, %s, %t, %u : tensor<128x256xf8E4M3FN>, tensor<1x4xf32>, tensor<256x128xf8E4M3FN>, tensor<2x4xf32>
 }
 

@@ -258,7 +258,6 @@ const Edge kEdges[] = {
     {"quantize_columns", DType::F32, {{"blocks", 3}, {"columns", 130}}, {}},
     {"quantize_tiles", DType::BF16, {{"down", 1}, {"across", 5}, {"pitch", 8}}, {}},
     {"quantize_tiles", DType::F32, {{"down", 2}, {"across", 1}, {"pitch", 300}}, {}},
-    {"quantize_tiles_transposed", DType::BF16, {{"down", 5}, {"across", 1}, {"pitch", 8}}, {}},
     scaledEdge(DType::BF16, 5, 1, 2, 2, "", 1),
     scaledEdge(DType::BF16, 140, 2, 7, 1, "", 132),
     scaledEdge(DType::BF16, 140, 3, 1, 2, "beside", 132),

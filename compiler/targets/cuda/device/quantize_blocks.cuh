@@ -201,10 +201,11 @@ __device__ void quantizeTiles(const T *x, u8 *codes, float *scales) {
              Shape::pitch);
 }
 
-// Writes the codes of a tile's transpose and, with `codes`, those of the tile.
+// Casts tiles, and writes the codes of both x and its transpose. Grid and threads are those of
+// transpose(), with kSharedBytes + 128 bytes of shared memory.
 template <typename Shape, typename T>
-__device__ inline void castTile(const T *x, u8 *codes, float *scales, u8 *transposed,
-                                float *transposedScales) {
+__device__ void quantizeTilesBoth(const T *x, u8 *codes, float *scales, u8 *transposed,
+                                  float *transposedScales) {
   using Tile = Transpose<Shape>;
   using Format = typename Shape::Format;
   Vec<T, 4> elements[Tile::kSquares][4];
@@ -224,8 +225,7 @@ __device__ inline void castTile(const T *x, u8 *codes, float *scales, u8 *transp
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       rows[i] = encode<Format>(elements[square][i], 1.0f / scale);
-      if (codes)
-        store<4>(codes + (Tile::firstRow() + 4 * word + i) * Shape::columns + Tile::firstColumn() +
+      store<4>(codes + (Tile::firstRow() + 4 * word + i) * Shape::columns + Tile::firstColumn() +
                      4 * Tile::lane(),
                  rows[i]);
     }
@@ -234,23 +234,8 @@ __device__ inline void castTile(const T *x, u8 *codes, float *scales, u8 *transp
   Tile::writeColumns(transposed);
   storeScale(transposedScales + i64(blockIdx.x) * Shape::transposedPitch, scale, int(blockIdx.y),
              Shape::rows / 128, Shape::transposedPitch);
-  if (codes)
-    storeScale(scales + i64(blockIdx.y) * Shape::pitch, scale, int(blockIdx.x),
-               Shape::columns / 128, Shape::pitch);
-}
-
-// Casts tiles, and writes the codes of the transpose of x. Grid and threads are those of
-// transpose(), with kSharedBytes + 128 bytes of shared memory.
-template <typename Shape, typename T>
-__device__ void quantizeTilesTransposed(const T *x, u8 *codes, float *scales) {
-  castTile<Shape>(x, nullptr, nullptr, codes, scales);
-}
-
-// Casts tiles, and writes the codes of both x and its transpose. Grid and memory as before.
-template <typename Shape, typename T>
-__device__ void quantizeTilesBoth(const T *x, u8 *codes, float *scales, u8 *transposed,
-                                  float *transposedScales) {
-  castTile<Shape>(x, codes, scales, transposed, transposedScales);
+  storeScale(scales + i64(blockIdx.y) * Shape::pitch, scale, int(blockIdx.x), Shape::columns / 128,
+             Shape::pitch);
 }
 
 } // namespace lmc

@@ -1,5 +1,5 @@
 // The kernels of the casts with a scale for each block: quantize_rows, quantize_columns,
-// quantize_tiles, quantize_tiles_transposed, and the two kernels that do the work of two of these.
+// quantize_tiles, quantize_rows_columns and quantize_tiles_both.
 #include "compiler/targets/cuda/CudaTypes.h"
 #include "compiler/targets/cuda/templates/CommandTemplates.h"
 
@@ -93,13 +93,6 @@ std::vector<TemplateLaunch> lmc::codegen::templatesOf(plan_ir::QuantizeTilesOp o
   return castLaunch(op, "quantize_tiles", "quantizeTiles",
                     "codes = x / scale, rounded, with a scale for 128 x 128 elements.",
                     {blocksAlong(op.getX(), 1), blocksAlong(op.getX(), 0), 1}, 128);
-}
-
-std::vector<TemplateLaunch> lmc::codegen::templatesOf(plan_ir::QuantizeTilesTransposedOp op,
-                                                      const CudaArch &) {
-  return castLaunch(op, "quantize_tiles_transposed", "quantizeTilesTransposed",
-                    "The transpose of x / scale, rounded, with a scale for 128 x 128 elements.",
-                    {blocksAlong(op.getX(), 1), blocksAlong(op.getX(), 0), 1}, kColumnBytes);
 }
 
 std::vector<TemplateLaunch> lmc::codegen::templatesOf(plan_ir::QuantizeTilesBothOp op,

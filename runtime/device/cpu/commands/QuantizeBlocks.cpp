@@ -148,25 +148,14 @@ Result<BoundCommand> resolve(Resolver &at, const plan::Command &,
   });
 }
 
-// Binds a cast of the tiles of x, or of its transpose.
-template <typename Op> static BoundCommand bindTiles(Resolver &at, const Op &op, bool transposed) {
-  const auto down = int64_t(op.down()), across = int64_t(op.across());
-  return [=, threads = at.threads, pitch = int64_t(op.pitch()),
-          x = sourceAt(at, op.x(), across * kBlock), to = codedAt(at, op.codes(), op.scales())] {
-    castTiles(threads, x, transposed, transposed ? across : down, transposed ? down : across, pitch,
-              to);
-  };
-}
-
 template <>
 Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::QuantizeTiles &op) {
-  return bindTiles(at, op, /*transposed=*/false);
-}
-
-template <>
-Result<BoundCommand> resolve(Resolver &at, const plan::Command &,
-                             const plan::QuantizeTilesTransposed &op) {
-  return bindTiles(at, op, /*transposed=*/true);
+  return BoundCommand([threads = at.threads, down = int64_t(op.down()),
+                       across = int64_t(op.across()), pitch = int64_t(op.pitch()),
+                       x = sourceAt(at, op.x(), int64_t(op.across()) * kBlock),
+                       to = codedAt(at, op.codes(), op.scales())] {
+    castTiles(threads, x, /*transposed=*/false, down, across, pitch, to);
+  });
 }
 
 template <>
