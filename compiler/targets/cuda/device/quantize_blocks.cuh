@@ -226,8 +226,8 @@ __device__ void quantizeTilesBoth(const T *x, u8 *codes, float *scales, u8 *tran
     for (int i = 0; i < 4; ++i) {
       rows[i] = encode<Format>(elements[square][i], 1.0f / scale);
       store<4>(codes + (Tile::firstRow() + 4 * word + i) * Shape::columns + Tile::firstColumn() +
-                     4 * Tile::lane(),
-                 rows[i]);
+                   4 * Tile::lane(),
+               rows[i]);
     }
     Tile::keepSquare(rows, word);
   }
