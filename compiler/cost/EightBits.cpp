@@ -20,9 +20,7 @@ public:
         // The first product of a layer is one of the forward pass.
         if (isLinear(*command) && !rowsOfWeights)
           rowsOfWeights = product->transpose_b();
-        const plan::Collective *collective = command->body_as_Collective();
-        gathersWeights |= collective && collective->kind() == plan::CollectiveKind::AllGather &&
-                          command->layer() >= 0 && collective->axis() != plan::Axis::Expert;
+        gathersWeights |= gathersLayer(*command);
       }
   }
 
@@ -35,11 +33,13 @@ public:
       const bool isFirst = runs > 0 && forecast.products == 0; // it casts the weights of a step
       for (const plan::Command *command : *function->commands())
         if (runs > 0 && isLinear(*command))
-          reprice(*command, double(runs), isFirst || gathersWeights);
+          reprice(*command, double(runs), isFirst);
     }
     const Reprice add = [&](const plan::Command &command, Estimate &estimate) {
       if (const auto found = added.find(&command); found != added.end())
         estimate.seconds += found->second;
+      else if (experts == 0 && gathersLayer(command))
+        estimate.seconds /= 2; // ranks exchange codes
     };
     forecast.stepSeconds = planCost(plan, model, Routing::Balanced, add).stepSeconds;
     return forecast;
@@ -57,6 +57,13 @@ private:
       if (extent % 16 != 0 || extent == experts) // a product of a router
         return false;
     return true;
+  }
+
+  // Returns true if ranks gather the weights of a layer for a pass.
+  static bool gathersLayer(const plan::Command &command) {
+    const plan::Collective *collective = command.body_as_Collective();
+    return collective && collective->kind() == plan::CollectiveKind::AllGather &&
+           command.layer() >= 0 && collective->axis() != plan::Axis::Expert;
   }
 
   // Notes how much longer a product and its casts take.
@@ -94,11 +101,15 @@ private:
       const double x = *rowsOfWeights ? n * k : m * k;
       return moving(x, 2, 1) + moving(x, 1, 1);
     }
-    // Forward, or computed again: the input. A weight and its transpose are cast once a step, and
-    // not again for the backward pass, unless they are gathered.
-    if (product.transpose_b() == *rowsOfWeights)
-      return moving(m * k, 2, 1) + (castsWeight ? moving(n * k, 2, 2) : 0);
-    return moving(m * k, 2, 2); // the gradient of the result, and its transpose
+    // Forward, or computed again: the input. A weight and its transpose are cast once a step. Each
+    // rank of several casts its piece. Codes that were gathered are transposed in each backward
+    // pass.
+    if (product.transpose_b() == *rowsOfWeights) {
+      const double piece = n * k / double(plan.shard_ranks());
+      return moving(m * k, 2, 1) + (castsWeight ? moving(piece, 2, 2) : 0);
+    }
+    // The gradient of the result, and its transpose.
+    return moving(m * k, 2, 2) + (gathersWeights ? moving(n * k, 1, 1) : 0);
   }
 
   const plan::Plan &plan;

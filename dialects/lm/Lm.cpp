@@ -270,10 +270,16 @@ LogicalResult PieceQuantizeTilesOp::verify() {
   if (failed(expectEqual(*this, int64_t(getScales().size()), tensors, "scales")) ||
       failed(expectEqual(*this, int64_t(getColumns().size()), tensors, "columns")))
     return failure();
-  for (auto [scales, columns] : llvm::zip_equal(getScales(), getColumns()))
+  int64_t end = 0; // of the tensors so far, in blocks
+  for (auto [scales, columns, start] : llvm::zip_equal(getScales(), getColumns(), getStarts())) {
     if (columns < 1 || columns > extent(scales, 1))
       return emitOpError("has the scales ")
              << scales.getType() << " for " << columns << " blocks a row";
+    if (start < end)
+      return emitOpError("has a tensor that starts at block ")
+             << start << "; those before it end at " << end;
+    end = start + extent(scales, 0) * kScaleBlock * columns;
+  }
   return success();
 }
 

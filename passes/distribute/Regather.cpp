@@ -10,8 +10,6 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
 
-#include "llvm/ADT/SetVector.h"
-
 namespace lmc {
 #define GEN_PASS_DEF_REGATHERPASS
 #include "passes/distribute/Passes.h.inc"
@@ -34,28 +32,9 @@ static bool isBackwardUse(Operation *op, const SymbolTable &symbols) {
   });
 }
 
-// Returns what reads a gathered weight or its codes. The casts to codes count as views, which are
-// made again.
-static Uses usesOfWeight(Value gathered) {
-  Uses uses = usesOf(gathered);
-  llvm::SetVector<Operation *> views(uses.views.begin(), uses.views.end()), readers;
-  SmallVector<Operation *> left(uses.readers);
-  while (!left.empty()) {
-    Operation *reader = left.pop_back_val();
-    if (!lm::castsToEightBits(reader))
-      readers.insert(reader);
-    else if (views.insert(reader))
-      llvm::append_range(left, reader->getUsers());
-  }
-  uses = {views.takeVector(), readers.takeVector()};
-  for (auto *ops : {&uses.views, &uses.readers})
-    llvm::sort(*ops, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
-  return uses;
-}
-
 // Clones the all-gather and the views of its result for each reader except the first.
 static void regather(dist::AllGatherOp gather, const SymbolTable &symbols) {
-  const auto [views, readers] = usesOfWeight(gather.getResult());
+  const auto [views, readers] = usesOf(gather.getResult());
   Operation *load = gather.getInput().getDefiningOp();
   for (Operation *use : ArrayRef(readers).drop_front(readers.empty() ? 0 : 1)) {
     OpBuilder b(use);

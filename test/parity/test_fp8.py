@@ -227,21 +227,23 @@ def test_recompute_changes_no_bit(programs, compiled, tmp_path, recompute, mode)
     assert losses[0] == losses[1]
 
 
-def assert_goes_on(programs, plan, folder):
+def assert_goes_on(programs, plan, folder, *options):
     """A run that stops after 4 steps and goes on computes the bits of one that does not stop."""
     whole, parts = folder / "whole", folder / "parts"
-    programs.run("lmc-run", plan, f"--out={whole}").ok()
-    programs.run("lmc-run", plan, f"--out={parts}", "--steps=4").ok()
-    programs.run("lmc-run", plan, f"--out={parts}").ok()
+    programs.run("lmc-run", plan, f"--out={whole}", *options).ok()
+    programs.run("lmc-run", plan, f"--out={parts}", "--steps=4", *options).ok()
+    programs.run("lmc-run", plan, f"--out={parts}", *options).ok()
     of = [[(line["step"], line["loss"], line["grad_norm"]) for line in metrics(out)] for out in (whole, parts)]
     assert of[0] == of[1] and len(of[0]) == STEPS
 
 
+@pytest.mark.parametrize("strategy, ranks", [("no_shard", 1), ("zero1", 2), ("zero3", 3)])
 @pytest.mark.parametrize("mode", LINEARS)
-def test_a_run_goes_on_bit_for_bit(programs, compiled, tmp_path, mode):
-    """There is no state of scales."""
+def test_a_run_goes_on_bit_for_bit(programs, compiled, tmp_path, mode, strategy, ranks):
+    """There is no state of scales. Ranks make the codes behind each step and from a checkpoint: these are the same."""
     job = fp8_job("llama-grouped-tied", "bf16", mode, micro_batch_size=4)
-    assert_goes_on(programs, compiled(job), tmp_path)
+    job = replace(job, batch_size=4 * ranks, settings={**job.settings, "distributed": {"strategy": strategy, "devices_per_node": ranks}})
+    assert_goes_on(programs, compiled(job), tmp_path, *([f"--nproc={ranks}"] if ranks > 1 else []))
 
 
 @pytest.mark.parametrize("mode", LINEARS)
@@ -347,9 +349,25 @@ def test_a_planted_outlier(programs, compiled, tmp_path, mode):
     assert errors["planted"] > 0.99 if mode == "tensor" else 0.25 < errors["planted"] < 0.5
 
 
-def products(programs, plan, file, ranks):
+def weights_of_many_scales(model, file):
+    """Weights of which hardly two tiles have the same scale, and one has only zeros."""
+    weights = reference.random_weights(model, seed=7)
+    draw = torch.Generator().manual_seed(8)
+    for name, weight in weights.items():
+        rows, columns = (weight.shape[0] // 128, weight.shape[1] // 128) if name.endswith("_proj.weight") else (0, 0)
+        factors = torch.exp2(torch.randint(-6, 2, (rows, 1, columns, 1), generator=draw).float())
+        if "gate_proj" in name:
+            factors[-1, 0, 0] = 0
+        if rows and columns:
+            weights[name] = (weight.reshape(rows, 128, columns, 128) * factors).reshape(weight.shape)
+    save_file(weights, file)
+    return f"--init={file}"
+
+
+def products(programs, plan, file, ranks, init):
     """What the products of the first micro-step of rank 0 compute: norms and random sums."""
-    programs.run("lmc-run", plan, f"--record-commands={file}", "--gemm=default", *([f"--nproc={ranks}"] if ranks > 1 else [])).ok()
+    programs.run("lmc-run", plan, f"--record-commands={file}", "--gemm=default", init,
+                 *([f"--nproc={ranks}"] if ranks > 1 else [])).ok()
     return [(line["op"], [(each["norm"], each["projections"]) for each in line["outputs"]])
             for line in map(json.loads, file.read_text().splitlines()[1:])
             if line["function"] == "micro_first" and line["kind"] in ("gemm", "expert_scaled_linear")]
@@ -361,12 +379,13 @@ def test_codes_that_ranks_exchange_are_those_of_whole_weights(programs, compiled
     """The first micro-step of rank 0 is that of one rank, bit for bit. With three ranks, tiles are on two of them."""
     job = fp8_job("llama-grouped-tied", "bf16", mode, micro_batch_size=4)
     job = replace(job, batch_size=4 * ranks, model=replace(job.model, hidden_size=256, intermediate_size=640))
+    init = weights_of_many_scales(job.model, tmp_path / "initial.safetensors")
     made = {}
     for name, count in (("no_shard", 1), (strategy, ranks)):
         nodes = 2 if name == "hybrid_shard" else 1
         mesh = {"strategy": name, "nodes": nodes, "devices_per_node": count // nodes}
         each = replace(job, settings={**job.settings, "distributed": mesh})
-        made[name] = products(programs, compiled(each), tmp_path / f"{name}.jsonl", count)
+        made[name] = products(programs, compiled(each), tmp_path / f"{name}.jsonl", count, init)
     assert made[strategy] == made["no_shard"] and len(made[strategy]) >= 12
 
 

@@ -20,6 +20,7 @@ from safetensors.torch import load_file
 from jobs import Job
 from programs import FAILURE, SUCCESS, Programs, checkpoint_digest, checkpoints, losses, metrics, until
 from reference import Model, Optimizer
+from test_fp8 import weights_of_many_scales
 from test_launch import StoppedThread
 
 LIBRARIES = Path(os.environ.get("LMC_BUILD", Path(__file__).resolve().parents[2] / "build")) / "lib"
@@ -309,27 +310,28 @@ def test_an_abort_of_nccl_that_never_returns_does_not_keep_the_rank(compiled, st
 @pytest.mark.parametrize("mode, strategy, nodes, devices", [
     ("tensor", "zero1", 1, 2), ("tensor", "zero3", 1, 2), ("tensor", "hybrid_shard", 2, 2), ("block", "zero1", 1, 2),
     ("block", "zero3", 1, 2)])
-def test_ranks_that_exchange_codes_are_near_one_rank(programs, compiled, train, mode, strategy, nodes, devices):
+def test_ranks_that_exchange_codes_are_near_one_rank(programs, compiled, train, tmp_path, mode, strategy, nodes, devices):
     """Sums in another order can change a code. Also without graphs, and through the host's memory."""
     fp8 = "--set", f"training.fp8={mode}"
-    job, cast, transposes, size = JOB, "piece_quantize", {"transpose"}, ()
+    job, cast, transposes, size, init = JOB, "piece_quantize", {"transpose"}, (), []
     if mode == "block":  # a micro-step has 128 tokens
         size = "--set", "training.batch_size=4", "--set", "training.micro_batch_size=1"
-        job = replace(JOB, sequence_length=128, model=replace(JOB.model, hidden_size=128, intermediate_size=256, num_attention_heads=2,
-                                                               head_dim=64))
+        job = replace(JOB, sequence_length=128, model=replace(JOB.model, hidden_size=256, intermediate_size=384, num_attention_heads=2,
+                                                               num_key_value_heads=2, head_dim=128, num_hidden_layers=1))
         cast, transposes = "piece_quantize_tiles", {"transpose", "transpose_scales"}
-    one = train(compiled(job, *options("f32", "no_shard", 1, 1, 1), *fp8, *size), 1).ok()
+        init = [weights_of_many_scales(job.model, tmp_path / "initial.safetensors")]
+    one = train(compiled(job, *options("f32", "no_shard", 1, 1, 1), *fp8, *size), 1, *init, dump=True).ok()
     plan = compiled(job, *options("f32", strategy, nodes, devices, 2), *fp8, *size)
     explained = json.loads(programs.run("lmc", "explain", plan, "--json").ok().stdout)
     commands = [command for function in explained["functions"] for command in function["commands"]]
     assert cast in {command.get("kernel") for command in commands}
     assert transposes <= {command["kind"] for command in commands} | {command.get("kernel") for command in commands}
-    graphs = train(plan, nodes * devices).ok()
-    found = difference(losses(graphs.out), losses(one.out))
-    print(f"losses {found:.1e}")
-    assert found < 1e-2
+    graphs = train(plan, nodes * devices, *init, dump=True).ok()
+    found = difference(losses(graphs.out), losses(one.out)), gradient_difference(graphs.gradients(), one.gradients())
+    print(f"losses {found[0]:.1e}, gradients {found[1]:.1e}")
+    assert found[0] < 1e-2 and found[1] < 1e-2
     for seed, more in enumerate((("--no-cuda-graphs",), ("--collectives=host",)), 2):
-        assert train(plan, nodes * devices, *more, LMC_HOST_SEED=seed).ok().bits() == graphs.bits(), (seed, more)
+        assert train(plan, nodes * devices, *init, *more, LMC_HOST_SEED=seed).ok().bits() == graphs.bits(), (seed, more)
 
 
 def test_experts_that_ranks_divide_equal_one_rank(programs, compiled, train):

@@ -157,3 +157,11 @@ func.func @piece_quantize_tiles_rows(%x: tensor<4x64xf32>, %r: tensor<f32>, %s: 
   %y = lm.piece_quantize_tiles %x of %r scales %s : (tensor<4x64xf32>, tensor<f32>, tensor<1x4xf32>) -> tensor<4x64xf8E4M3FN> {columns = array<i64: 1>, starts = array<i64: 0>}
   return
 }
+
+// -----
+
+func.func @piece_quantize_tiles_order(%x: tensor<4x128xf32>, %r: tensor<f32>, %s: tensor<1x4xf32>, %t: tensor<2x4xf32>) {
+  // expected-error @below {{has a tensor that starts at block 500; those before it end at 512}}
+  %y = lm.piece_quantize_tiles %x of %r scales %s, %t : (tensor<4x128xf32>, tensor<f32>, tensor<1x4xf32>, tensor<2x4xf32>) -> tensor<4x128xf8E4M3FN> {columns = array<i64: 4, 4>, starts = array<i64: 0, 500>}
+  return
+}

@@ -18,17 +18,6 @@ module {
     %z = lm.add %y, %b : tensor<512xf32> {backward}
     return
   }
-  lm.variable @unit.1 parameter : tensor<16x32xf32> init none
-  func.func @codes() {
-    %p = lm.load @unit.1 : tensor<16x32xf32>
-    %w = dist.all_gather %p over @ranks shard : (tensor<16x32xf32>) -> tensor<32x32xf32> {layer = 2 : i64}
-    %max = lm.max_abs %w : (tensor<32x32xf32>) -> tensor<f32>
-    %scale = lm.fp8_scale %max of f8E4M3FN : (tensor<f32>) -> tensor<f32>
-    %codes = lm.quantize %w, %scale : (tensor<32x32xf32>, tensor<f32>) -> tensor<32x32xf8E4M3FN>
-    %y = lm.scaled_matmul %codes, %codes scales %scale, %scale : (tensor<32x32xf8E4M3FN>, tensor<32x32xf8E4M3FN>, tensor<f32>, tensor<f32>) -> tensor<32x32xf32> {transpose_b}
-    %z = lm.scaled_matmul %codes, %codes scales %scale, %scale : (tensor<32x32xf8E4M3FN>, tensor<32x32xf8E4M3FN>, tensor<f32>, tensor<f32>) -> tensor<32x32xf32> {backward, transpose_b}
-    return
-  }
 }
 
 // CHECK-LABEL: func.func @micro()
@@ -44,15 +33,3 @@ module {
 
 // KEEP:     dist.all_gather
 // KEEP-NOT: dist.all_gather
-// KEEP:     func.func
-
-// What reads the codes of a weight gathers and casts it again.
-// CHECK-LABEL: func.func @codes()
-// CHECK:      %[[C:.*]] = lm.quantize %{{.*}}, %[[S:.*]] :
-// CHECK-NEXT: lm.scaled_matmul %[[C]], %[[C]] scales %[[S]], %[[S]]
-// CHECK-NEXT: %[[P:.*]] = lm.load @unit.1
-// CHECK-NEXT: %[[AGAIN:.*]] = dist.all_gather %[[P]] {{.*}} {backward, layer = 2 : i64}
-// CHECK-NEXT: %[[MAX:.*]] = lm.max_abs %[[AGAIN]] {{.*}} {backward}
-// CHECK-NEXT: %[[S2:.*]] = lm.fp8_scale %[[MAX]]
-// CHECK-NEXT: %[[C2:.*]] = lm.quantize %[[AGAIN]], %[[S2]] {{.*}} {backward}
-// CHECK-NEXT: lm.scaled_matmul %[[C2]], %[[C2]] scales %[[S2]], %[[S2]] : {{.*}} {backward, transpose_b}
