@@ -58,7 +58,8 @@ def DifferentiableLoss
 def DifferentiableInPart
     : DeclareOpInterfaceMethods<DifferentiableOpInterface, ["hasGradient"]>;
 
-// Recomputing the op is almost free, because the backward pass needs no additional kernel for it.
+// Recomputing the op is almost free: the backward pass needs no additional kernel for it, or a small
+// one for codes in another layout.
 def FreeToRecompute : NativeOpTrait<"FreeToRecompute"> { let cppNamespace = "::lmc::lm"; }
 // The op is the non-linearity of an MLP.
 def MlpActivation : NativeOpTrait<"MlpActivation"> { let cppNamespace = "::lmc::lm"; }
@@ -482,7 +483,8 @@ def TransposeOp : Lm_CheckedOp<"transpose", [BecomesCall, FreeToRecompute]> {
   let summary = "the transpose of a matrix of 8-bit floats";
   let description = [{
     `lm-transpose-codes` makes the op for targets whose matrix products need it. It counts as free to
-    recompute: it moves two bytes an element.
+    recompute, so that no mode of `memory.recompute` keeps it. Where memory allows, the search does, and the
+    forward pass makes it with the codes (`lm-fold-transpose`).
   }];
   let fields = (ins EightBitMatrix:$x);
   let results = (outs EightBitMatrix:$y);
@@ -548,8 +550,12 @@ def DequantizeOp : Lm_CheckedOp<"dequantize", [FreeToRecompute]> {
   let form = "$codes `,` $scale";
 }
 
-def QuantizeColumnsOp : Lm_CheckedOp<"quantize_columns", [BecomesCall]> {
+def QuantizeColumnsOp : Lm_CheckedOp<"quantize_columns", [BecomesCall, FreeToRecompute]> {
   let summary = "lm.quantize_rows of the transpose of x";
+  let description = [{
+    The gradient of a weight reads codes of x along its columns. The op counts as free to recompute, as
+    `lm.transpose` does.
+  }];
   let fields = (ins 2DTensorOf<[F32, BF16]>:$x);
   let results = (outs EightBitMatrix:$codes, 2DTensorOf<[F32]>:$scales);
   let form = "$x";

@@ -114,6 +114,18 @@ Quantized lmc::lm::quantizeTiles(OpBuilder &b, Location loc, Value x, Type dtype
                                          scalesOfTiles(type, padded));
 }
 
+// Casts columns of what `rows` casts, beside it: the forward pass may keep the codes for the
+// backward pass, and then makes both at once.
+static Quantized columnsBeside(OpBuilder &b, QuantizeRowsOp rows) {
+  for (Operation *reader : rows.getX().getUsers())
+    if (auto columns = dyn_cast<QuantizeColumnsOp>(reader))
+      return {columns.getCodes(), columns.getScales()};
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointAfter(rows);
+  return quantizeColumns(b, rows.getLoc(), rows.getX(),
+                         cast<RankedTensorType>(rows.getCodes().getType()).getElementType());
+}
+
 // y = a op(b). The gradient of codes is that of the numbers which they stand for, so it is that of
 // MatmulOp, of the same codes as in the forward pass.
 Gradients ScaledMatmulOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
@@ -138,8 +150,7 @@ Gradients ScaledMatmulOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
     dx = product(getA(), compute, quantizeRows(b, getLoc(), dy, *getGradDtype()), weight, false,
                  !transposed, true);
     const Quantized dys = quantizeColumns(b, getLoc(), dy, *getGradDtype()),
-                    xs = quantizeColumns(b, getLoc(), rows.getX(),
-                                         cast<RankedTensorType>(getA().getType()).getElementType());
+                    xs = columnsBeside(b, rows);
     dweight = product(getB(), b.getF32Type(), transposed ? dys : xs, transposed ? xs : dys, false,
                       true, false);
   } else {

@@ -11,6 +11,7 @@
 #include "mlir/IR/SymbolTable.h"
 
 #include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace lmc {
 #define GEN_PASS_DEF_TRANSPOSECODESPASS
@@ -38,6 +39,9 @@ public:
 
   LogicalResult run() {
     for (auto function : module.getOps<func::FuncOp>())
+      if (!function.isExternal())
+        keepTransposes(function);
+    for (auto function : module.getOps<func::FuncOp>())
       if (!function.isExternal() && failed(rewrite(function)))
         return failure();
     return success();
@@ -46,6 +50,67 @@ public:
   unsigned numTransposed = 0;
 
 private:
+  // If callers of `forward` pass codes which it casts only to functions that need their transpose,
+  // makes it return the transpose: it takes as many bytes, and one kernel can make both.
+  void keepTransposes(func::FuncOp forward) {
+    auto result = cast<func::ReturnOp>(forward.getBody().front().getTerminator());
+    for (OpOperand &codes : result->getOpOperands()) {
+      if (!codes.get().getDefiningOp<lm::QuantizeOp>())
+        continue;
+      llvm::SetVector<BlockArgument> readers = readersOf(forward, codes.getOperandNumber());
+      if (readers.empty() || !llvm::all_of(readers, needsTranspose))
+        continue;
+      RankedTensorType type = typeOf(codes.get());
+      codes.set(transposed(codes.get(), codes.get().getDefiningOp()));
+      for (func::CallOp call : calls[forward])
+        call.getResult(codes.getOperandNumber()).setType(type);
+      for (BlockArgument reader : readers) {
+        reader.setType(type);
+        done[reader] = reader;
+        updateType(cast<func::FuncOp>(reader.getOwner()->getParentOp()));
+      }
+      updateType(forward);
+    }
+  }
+
+  // Returns the arguments of functions which get the result with this number of `function`. Returns
+  // none if anything else reads it, or if an argument gets something else, too.
+  llvm::SetVector<BlockArgument> readersOf(func::FuncOp function, unsigned number) {
+    llvm::SetVector<BlockArgument> readers;
+    for (func::CallOp call : calls[function])
+      for (OpOperand &use : call.getResult(number).getUses()) {
+        auto reader = dyn_cast<func::CallOp>(use.getOwner());
+        auto callee = reader ? symbols.lookup<func::FuncOp>(reader.getCallee()) : func::FuncOp();
+        if (!callee || callee.isExternal())
+          return {};
+        readers.insert(callee.getArgument(use.getOperandNumber()));
+      }
+    for (BlockArgument reader : readers)
+      for (func::CallOp call : calls[cast<func::FuncOp>(reader.getOwner()->getParentOp())]) {
+        auto given = dyn_cast<OpResult>(call.getOperand(reader.getArgNumber()));
+        auto maker = given ? dyn_cast<func::CallOp>(given.getOwner()) : func::CallOp();
+        if (!maker || maker.getCallee() != function.getSymName() ||
+            given.getResultNumber() != number)
+          return {};
+      }
+    return readers;
+  }
+
+  // Returns true if products of matrices read `codes`, and all need the transpose.
+  static bool needsTranspose(Value codes) {
+    return !codes.use_empty() && llvm::all_of(codes.getUses(), [](OpOperand &use) {
+      auto product = dyn_cast<lm::ScaledMatmulOp>(use.getOwner());
+      return product && ((&use == &product.getAMutable() && product.getTransposeA()) ||
+                         (&use == &product.getBMutable() && !product.getTransposeB()));
+    });
+  }
+
+  void updateType(func::FuncOp function) {
+    Block &body = function.getBody().front();
+    function.setFunctionType(
+        b.getFunctionType(body.getArgumentTypes(), body.getTerminator()->getOperandTypes()));
+  }
+
   LogicalResult rewrite(func::FuncOp function) {
     Block &body = function.getBody().front();
     SmallVector<lm::ScaledMatmulOp> products(body.getOps<lm::ScaledMatmulOp>());
@@ -154,8 +219,7 @@ private:
     for (func::CallOp call : calls[function])
       call->eraseOperands(unread);
     body.eraseArguments(unread);
-    function.setFunctionType(
-        b.getFunctionType(body.getArgumentTypes(), function.getFunctionType().getResults()));
+    updateType(function);
   }
 
   RankedTensorType typeOf(Value codes) {

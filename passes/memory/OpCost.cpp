@@ -72,7 +72,7 @@ double lmc::modelledSeconds(Operation *op, const cost::Rates &rates) {
   uint64_t bytes = 0;
   for (Value result : op->getResults())
     bytes += bytesOf(result);
-  if (!isFreeToRecompute(op))
+  if (!isFreeToRecompute(op) || isa<lm::TransposeOp, lm::QuantizeColumnsOp>(op))
     for (Value operand : op->getOperands())
       bytes += bytesOf(operand);
   return double(bytes) / rates.bytesPerSecond;

@@ -17,7 +17,8 @@ bool isView(mlir::Operation *op);
 
 // Returns true if the backward pass needs no additional kernel to recompute the op. This holds for
 // views, the activation and the norms. The kernels that compute their gradients read the op's
-// operands anyway, and can also write the recomputed value.
+// operands anyway, and can also write the recomputed value. Codes in another layout than that of
+// the forward pass count as free, too, though each takes a small kernel.
 bool isFreeToRecompute(mlir::Operation *op);
 
 // Returns true if the op may be recomputed: it has no side effects and is no collective. One
@@ -31,7 +32,8 @@ double forwardFlops(mlir::Operation *op);
 
 // Predicts the seconds to recompute an op on a device with these rates. Attention computes half as
 // many FLOPs per second as a matrix product. Other ops take the time to read and write their bytes.
-// Ops that are free to recompute take only the time to write their results; views take no time.
+// Ops that are free to recompute take only the time to write their results, but for those that
+// change the layout of codes; views take no time.
 double modelledSeconds(mlir::Operation *op, const cost::Rates &rates = cost::kDefaultRates);
 
 // Returns the bytes of a tensor or scalar.

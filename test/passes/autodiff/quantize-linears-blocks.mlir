@@ -14,12 +14,19 @@ lm.variable @w.compute compute_copy : tensor<384x256xbf16> init copy_of(source =
 // CHECK:       func.func @forward
 // CHECK:         lm.quantize_tiles %{{.*}} : (tensor<384x256xbf16>) -> (tensor<384x256xf8E4M3FN>, tensor<3x4xf32>)
 
-// The gradient of x sums over rows of dy, that of the weight over columns of dy and x.
+// The gradient of x sums over rows of dy, that of the weight over columns of dy and x. The forward pass can cast rows and columns
+// of x at once.
+// GRAD-LABEL: func.func private @layer.forward(
+// GRAD-SAME:    %[[X:[a-z0-9]+]]: tensor<128x256xbf16>
+// GRAD-NEXT:    lm.quantize_rows %[[X]]
+// GRAD-NEXT:    %[[CX:.*]], %[[SCX:.*]] = lm.quantize_columns %[[X]] : (tensor<128x256xbf16>) -> (tensor<256x128xf8E4M3FN>, tensor<1x256xf32>)
+// GRAD-NEXT:    %[[Y:.*]] = lm.scaled_matmul
+// GRAD-NEXT:    return %[[Y]], %[[CX]], %[[SCX]]
 // GRAD-LABEL: func.func private @layer.backward(
+// GRAD-SAME:    %{{[a-z0-9]+}}: tensor<128x384xbf16>, %[[CX:[a-z0-9]+]]: tensor<256x128xf8E4M3FN>, %[[SCX:[a-z0-9]+]]: tensor<1x256xf32>
 // GRAD:         %[[DY:.*]], %[[SDY:.*]] = lm.quantize_rows %[[G:.*]] : (tensor<128x384xbf16>) -> (tensor<128x384xf8E4M3FN>, tensor<3x128xf32>)
 // GRAD-NEXT:    lm.scaled_matmul %[[DY]], %{{.*}} scales %[[SDY]], %{{.*}} -> tensor<128x256xbf16> {{{.*}}tiles}
 // GRAD-NEXT:    %[[CDY:.*]], %[[SCDY:.*]] = lm.quantize_columns %[[G]] : (tensor<128x384xbf16>) -> (tensor<384x128xf8E4M3FN>, tensor<1x384xf32>)
-// GRAD-NEXT:    %[[CX:.*]], %[[SCX:.*]] = lm.quantize_columns %{{.*}} : (tensor<128x256xbf16>) -> (tensor<256x128xf8E4M3FN>, tensor<1x256xf32>)
 // GRAD-NEXT:    lm.scaled_matmul %[[CDY]], %[[CX]] scales %[[SCDY]], %[[SCX]] : {{.*}} -> tensor<384x256xf32> {{{.*}}transpose_b}
 func.func private @layer(%x: tensor<128x256xbf16>, %w: tensor<384x256xbf16>) -> tensor<128x384xbf16> {
   %y = lm.linear %x, %w : (tensor<128x256xbf16>, tensor<384x256xbf16>) -> tensor<128x384xbf16>

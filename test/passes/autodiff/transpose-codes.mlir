@@ -224,3 +224,48 @@ func.func @micro_first() {
   return
 }
 func.func private @gradient() -> (tensor<40x128xf8E4M3FN>, tensor<1x40xf32>, tensor<4xi32>)
+
+// -----
+
+// Codes that a forward half keeps are transposed there, if the backward half reads only the transpose.
+lm.variable @w parameter : tensor<32x16xf32> init zeros
+lm.variable @dw input : tensor<32x16xf32> init none
+lm.variable @y input : tensor<48x16xf32> init none
+// CHECK-LABEL: func.func private @kept.forward(
+// CHECK:         %[[C:.*]] = lm.quantize %[[X:.*]], %{{.*}} : (tensor<48x16xf32>, tensor<f32>) -> tensor<48x16xf8E4M3FN>
+// CHECK-NEXT:    %[[T:.*]] = lm.transpose %[[C]] : (tensor<48x16xf8E4M3FN>) -> tensor<16x48xf8E4M3FN>
+// CHECK-NEXT:    %[[READ:.*]] = lm.quantize %[[X]]
+// CHECK-NEXT:    return %[[X]], %[[T]], %[[READ]]
+func.func private @kept.forward(%x: tensor<48x16xf32>, %s: tensor<f32>, %s2: tensor<f32>) -> (tensor<48x16xf32>, tensor<48x16xf8E4M3FN>, tensor<48x16xf8E4M3FN>) {
+  %c = lm.quantize %x, %s : (tensor<48x16xf32>, tensor<f32>) -> tensor<48x16xf8E4M3FN>
+  %read = lm.quantize %x, %s2 : (tensor<48x16xf32>, tensor<f32>) -> tensor<48x16xf8E4M3FN>
+  return %x, %c, %read : tensor<48x16xf32>, tensor<48x16xf8E4M3FN>, tensor<48x16xf8E4M3FN>
+}
+// CHECK-LABEL: func.func private @kept.backward(
+// CHECK-SAME:    %[[DY:[^:]*]]: tensor<48x32xf8E5M2>, %[[S:[^:]*]]: tensor<f32>, %[[T:[^:]*]]: tensor<16x48xf8E4M3FN>, %[[READ:[^:]*]]: tensor<48x16xf8E4M3FN>)
+// CHECK-NEXT:    %[[DYT:.*]] = lm.transpose %[[DY]]
+// CHECK-NEXT:    %[[DW:.*]] = lm.scaled_matmul %[[DYT]], %[[T]] scales {{.*}} {transpose_b}
+// CHECK-NEXT:    %[[RT:.*]] = lm.transpose %[[READ]]
+// CHECK-NEXT:    lm.scaled_matmul %[[DYT]], %[[RT]] scales {{.*}} acc %[[DW]] {{.*}} {transpose_b}
+// CHECK-NEXT:    lm.dequantize %[[READ]]
+func.func private @kept.backward(%dy: tensor<48x32xf8E5M2>, %s: tensor<f32>, %c: tensor<48x16xf8E4M3FN>, %read: tensor<48x16xf8E4M3FN>) -> (tensor<32x16xf32>, tensor<48x16xf32>) {
+  %dw = lm.scaled_matmul %dy, %c scales %s, %s : (tensor<48x32xf8E5M2>, tensor<48x16xf8E4M3FN>, tensor<f32>, tensor<f32>) -> tensor<32x16xf32> {transpose_a}
+  %dw2 = lm.scaled_matmul %dy, %read scales %s, %s acc %dw : (tensor<48x32xf8E5M2>, tensor<48x16xf8E4M3FN>, tensor<f32>, tensor<f32>, tensor<32x16xf32>) -> tensor<32x16xf32> {transpose_a}
+  %x = lm.dequantize %read, %s : (tensor<48x16xf8E4M3FN>, tensor<f32>) -> tensor<48x16xf32>
+  return %dw2, %x : tensor<32x16xf32>, tensor<48x16xf32>
+}
+// CHECK-LABEL: func.func @micro
+// CHECK:         %[[F:.*]]:3 = call @kept.forward(%{{.*}}, %{{.*}}, %{{.*}}) : {{.*}} -> (tensor<48x16xf32>, tensor<16x48xf8E4M3FN>, tensor<48x16xf8E4M3FN>)
+// CHECK:         call @kept.backward(%{{.*}}, %{{.*}}, %[[F]]#1, %[[F]]#2)
+func.func @micro() {
+  %x = lm.load @y : tensor<48x16xf32>
+  %max = lm.max_abs %x : (tensor<48x16xf32>) -> tensor<f32>
+  %s = lm.fp8_scale %max of f8E4M3FN : (tensor<f32>) -> tensor<f32>
+  %y, %c, %read = func.call @kept.forward(%x, %s, %max) : (tensor<48x16xf32>, tensor<f32>, tensor<f32>) -> (tensor<48x16xf32>, tensor<48x16xf8E4M3FN>, tensor<48x16xf8E4M3FN>)
+  %dy = func.call @gradient() : () -> tensor<48x32xf8E5M2>
+  %dw, %dx = func.call @kept.backward(%dy, %s, %c, %read) : (tensor<48x32xf8E5M2>, tensor<f32>, tensor<48x16xf8E4M3FN>, tensor<48x16xf8E4M3FN>) -> (tensor<32x16xf32>, tensor<48x16xf32>)
+  lm.store %dw, @dw : tensor<32x16xf32>
+  lm.store %dx, @y : tensor<48x16xf32>
+  return
+}
+func.func private @gradient() -> tensor<48x32xf8E5M2>
