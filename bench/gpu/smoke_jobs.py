@@ -45,7 +45,7 @@ SMOKE = (
 FP8 = (
     ("fp8-tensor", "test-tiny", {**LLAMA, "training.fp8": "tensor"}, 0.2),
     ("fp8-kept", "test-tiny", {**LLAMA, "training.fp8": "tensor", "memory.store": "fp8"}, 0.2),
-    ("fp8-block", "test-tiny", {**LLAMA, "training.fp8": "block", "model.hidden_size": 128,
+    ("fp8-block", "test-tiny", {**LLAMA, "training.fp8": "block", "memory.recompute": "auto", "model.hidden_size": 128,
                                 "model.intermediate_size": 128, "model.num_attention_heads": 2,
                                 "model.num_key_value_heads": 2, "model.num_hidden_layers": 1,
                                 "training.sequence_length": 128}, 0.2),

@@ -302,26 +302,27 @@ LogicalResult QuantizeTransposedOp::verify() {
 
 // Checks `codes` and `scales`, results of a cast of x with scales for blocks, and that x has whole
 // blocks along `dims`.
-static LogicalResult verifyBlocks(Operation *op, Value x, Value codes, Value scales,
+static LogicalResult verifyBlocks(Operation *op, RankedTensorType x, Value codes, Value scales,
                                   ArrayRef<unsigned> dims, ArrayRef<int64_t> codesShape,
                                   ArrayRef<int64_t> scalesShape) {
   for (unsigned dim : dims)
-    if (extent(x, dim) % kScaleBlock != 0)
-      return op->emitOpError("casts ") << x.getType() << " in blocks of " << kScaleBlock;
+    if (x.getDimSize(dim) % kScaleBlock != 0)
+      return op->emitOpError("casts ") << x << " in blocks of " << kScaleBlock;
   if (tensorTypeOf(codes).getShape() == codesShape &&
       tensorTypeOf(scales).getShape() == scalesShape)
     return success();
   return op->emitOpError("casts ")
-         << x.getType() << " to " << codes.getType() << " with scales " << scales.getType();
+         << x << " to " << codes.getType() << " with scales " << scales.getType();
 }
 
-static LogicalResult verifyRowCodes(Operation *op, Value x, Value codes, Value scales) {
-  const int64_t rows = extent(x, 0), columns = extent(x, 1);
+static LogicalResult verifyRowCodes(Operation *op, RankedTensorType x, Value codes, Value scales) {
+  const int64_t rows = x.getDimSize(0), columns = x.getDimSize(1);
   return verifyBlocks(op, x, codes, scales, {1}, {rows, columns}, {columns / kScaleBlock, rows});
 }
 
-static LogicalResult verifyColumnCodes(Operation *op, Value x, Value codes, Value scales) {
-  const int64_t rows = extent(x, 0), columns = extent(x, 1);
+static LogicalResult verifyColumnCodes(Operation *op, RankedTensorType x, Value codes,
+                                       Value scales) {
+  const int64_t rows = x.getDimSize(0), columns = x.getDimSize(1);
   return verifyBlocks(op, x, codes, scales, {0}, {columns, rows}, {rows / kScaleBlock, columns});
 }
 
@@ -333,24 +334,24 @@ static bool isPadded(RankedTensorType x, Value scales) {
 
 static LogicalResult verifyTileCodes(Operation *op, Value x, Value codes, Value scales) {
   const RankedTensorType type = tensorTypeOf(x);
-  return verifyBlocks(op, x, codes, scales, {0, 1}, type.getShape(),
+  return verifyBlocks(op, type, codes, scales, {0, 1}, type.getShape(),
                       scalesOfTiles(type, isPadded(type, scales)));
 }
 
 static LogicalResult verifyTurnedTileCodes(Operation *op, Value x, Value codes, Value scales) {
   const RankedTensorType turned =
       tensorTypeOf(x).clone(SmallVector<int64_t>{extent(x, 1), extent(x, 0)});
-  return verifyBlocks(op, x, codes, scales, {0, 1}, turned.getShape(),
+  return verifyBlocks(op, tensorTypeOf(x), codes, scales, {0, 1}, turned.getShape(),
                       scalesOfTiles(turned, isPadded(turned, scales)));
 }
 
 LogicalResult QuantizeRowsOp::verify() {
-  return verifyRowCodes(*this, getX(), getCodes(), getScales());
+  return verifyRowCodes(*this, getX().getType(), getCodes(), getScales());
 }
 
 LogicalResult QuantizeWholeRowsOp::verify() {
-  return verifyBlocks(*this, getX(), getCodes(), getScales(), {}, getX().getType().getShape(),
-                      {extent(getX(), 0)});
+  return verifyBlocks(*this, getX().getType(), getCodes(), getScales(), {},
+                      getX().getType().getShape(), {extent(getX(), 0)});
 }
 
 LogicalResult DequantizeOp::verify() {
@@ -363,13 +364,29 @@ LogicalResult DequantizeOp::verify() {
 }
 
 LogicalResult QuantizeColumnsOp::verify() {
-  return verifyColumnCodes(*this, getX(), getCodes(), getScales());
+  return verifyColumnCodes(*this, getX().getType(), getCodes(), getScales());
 }
 
-LogicalResult QuantizeRowsColumnsOp::verify() {
-  if (failed(verifyRowCodes(*this, getX(), getCodes(), getScales())))
+// Checks the results of a cast of rows and of columns of a matrix of type `x`.
+template <typename Op> static LogicalResult verifyBothWays(Op op, RankedTensorType x) {
+  if (failed(verifyRowCodes(op, x, op.getCodes(), op.getScales())))
     return failure();
-  return verifyColumnCodes(*this, getX(), getTransposed(), getTransposedScales());
+  return verifyColumnCodes(op, x, op.getTransposed(), op.getTransposedScales());
+}
+
+LogicalResult QuantizeRowsColumnsOp::verify() { return verifyBothWays(*this, getX().getType()); }
+
+LogicalResult SwigluQuantizeOp::verify() {
+  const RankedTensorType gu = getGu().getType();
+  return verifyBothWays(*this,
+                        gu.clone(SmallVector<int64_t>{gu.getDimSize(0), gu.getDimSize(1) / 2}));
+}
+
+LogicalResult SwigluGradQuantizeOp::verify() {
+  const RankedTensorType gu = getGu().getType();
+  if (getDy().getType() != gu.clone(SmallVector<int64_t>{gu.getDimSize(0), gu.getDimSize(1) / 2}))
+    return emitOpError("has the gradient ") << getDy().getType() << " for halves of " << gu;
+  return verifyBothWays(*this, gu);
 }
 
 LogicalResult QuantizeTilesOp::verify() {

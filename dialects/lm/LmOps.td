@@ -501,19 +501,32 @@ def QuantizeTransposedOp : Lm_CheckedOp<"quantize_transposed", [BecomesCall]> {
   let form = "$x `,` $scale";
 }
 
-// A cast in blocks of x and one of the transpose of x.
-class Lm_CastBothWays<string mnemonic, string casts> : Lm_CheckedOp<mnemonic, [BecomesCall]> {
+// A cast in blocks of x and one of the transpose of x. The op reads x, or what x is computed from.
+class Lm_CastBothWays<string mnemonic, string casts, string why = "so that x is read once",
+                      dag read = (ins 2DTensorOf<[F32, BF16]>:$x), string operands = "$x">
+    : Lm_CheckedOp<mnemonic, [BecomesCall]> {
   let summary = casts;
-  let description = "`lm-fold-transpose` makes the op of both, so that x is read once.";
-  let fields = (ins 2DTensorOf<[F32, BF16]>:$x);
+  let description = "`lm-fold-transpose` makes the op of both, " # why # ".";
+  let fields = read;
   let results = (outs EightBitMatrix:$codes, 2DTensorOf<[F32]>:$scales, EightBitMatrix:$transposed,
                       2DTensorOf<[F32]>:$transposed_scales);
-  let form = "$x";
+  let form = operands;
 }
 def QuantizeRowsColumnsOp
     : Lm_CastBothWays<"quantize_rows_columns", "lm.quantize_rows and lm.quantize_columns">;
 def QuantizeTilesBothOp
     : Lm_CastBothWays<"quantize_tiles_both", "lm.quantize_tiles of x and of its transpose">;
+def SwigluQuantizeOp
+    : Lm_CastBothWays<"swiglu_quantize",
+                      "lm.quantize_rows and lm.quantize_columns of lm.swiglu of the halves of gu",
+                      "so that the activation is not stored",
+                      (ins 2DTensorOf<[F32, BF16]>:$gu), "$gu">;
+def SwigluGradQuantizeOp
+    : Lm_CastBothWays<"swiglu_grad_quantize",
+                      "lm.quantize_rows and lm.quantize_columns of lm.swiglu_grad for both halves of gu",
+                      "so that the gradient is not stored",
+                      (ins 2DTensorOf<[F32, BF16]>:$dy, 2DTensorOf<[F32, BF16]>:$gu),
+                      "$dy `,` $gu">;
 
 def QuantizeRowsOp : Lm_CheckedOp<"quantize_rows", [Differentiable, BecomesCall]> {
   let summary = "rounds rows to 8-bit floats, with a scale for 128 elements";

@@ -14,9 +14,8 @@
 // One command computes the new op, so a device may keep g, u and d in registers. The command takes
 // g and u as one matrix. Therefore, if the forward half of a layer returned g and u, it now returns
 // %gu, and the backward half splits %gu.
+#include "passes/fusion/Halves.h"
 #include "passes/fusion/Passes.h"
-
-#include "dialects/lm/Lm.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Dominance.h"
@@ -39,8 +38,7 @@ static bool isTiled(Value matrix) {
   return type.getElementType().isBF16() && type.getDimSize(1) % 8 == 0;
 }
 
-// Returns the lm.split that divides a matrix into the halves `gate` and `up`, or null.
-static lm::SplitOp halvesOf(Value gate, Value up) {
+lm::SplitOp lmc::halvesOf(Value gate, Value up) {
   auto split = gate.getDefiningOp<lm::SplitOp>();
   if (!split || split.getNumResults() != 2 || gate != split.getResult(0) ||
       up != split.getResult(1) || gate.getType() != up.getType())
@@ -48,8 +46,7 @@ static lm::SplitOp halvesOf(Value gate, Value up) {
   return split;
 }
 
-// Returns the lm.join of `first` and `second` if it is the only op that reads them, or null.
-static lm::JoinOp joinOf(Value first, Value second) {
+lm::JoinOp lmc::joinOf(Value first, Value second) {
   if (!first.hasOneUse() || !second.hasOneUse())
     return {};
   auto join = dyn_cast<lm::JoinOp>(*first.user_begin());

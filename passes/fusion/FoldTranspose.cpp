@@ -1,5 +1,6 @@
 // lm-fold-transpose: makes a cast to 8-bit floats and that of the transpose of its input one op.
 // Passes.td shows an example.
+#include "passes/fusion/Halves.h"
 #include "passes/fusion/Passes.h"
 
 #include "dialects/interfaces/Step.h"
@@ -32,8 +33,41 @@ static bool foldTranspose(lm::TransposeOp transpose) {
   return true;
 }
 
-// Makes casts of rows and of columns of the same x, to the same format, one cast. Returns false if
-// there is no cast of columns.
+// Replaces `cast` by one that computes what is cast, too.
+template <typename Op>
+static void castWhatIsComputed(lm::QuantizeRowsColumnsOp cast, ValueRange read,
+                               ArrayRef<Operation *> unread) {
+  OpBuilder b(cast);
+  auto made = Op::create(b, cast.getLoc(), cast.getResultTypes(), read);
+  setStep(made, cast);
+  cast.replaceAllUsesWith(made.getResults());
+  cast.erase();
+  for (Operation *op : unread)
+    if (op->use_empty())
+      op->erase();
+}
+
+// If only `cast` reads the SwiGLU of the halves of a matrix, or its gradient for the matrix, makes
+// them and the cast one op.
+static void foldSwiglu(lm::QuantizeRowsColumnsOp cast) {
+  if (!cast.getX().hasOneUse())
+    return;
+  if (auto swiglu = cast.getX().getDefiningOp<lm::SwigluOp>()) {
+    if (lm::SplitOp split = halvesOf(swiglu.getGate(), swiglu.getUp()))
+      castWhatIsComputed<lm::SwigluQuantizeOp>(cast, split.getX(), {swiglu, split});
+    return;
+  }
+  auto join = cast.getX().getDefiningOp<lm::JoinOp>();
+  auto grad = join ? join.getParts().front().getDefiningOp<lm::SwigluGradOp>() : lm::SwigluGradOp();
+  if (!grad || joinOf(grad.getDgate(), grad.getDup()) != join)
+    return;
+  if (lm::SplitOp split = halvesOf(grad.getGate(), grad.getUp()))
+    castWhatIsComputed<lm::SwigluGradQuantizeOp>(cast, {grad.getDy(), split.getX()},
+                                                 {join, grad, split});
+}
+
+// Makes casts of rows and of columns of the same x, to the same format, one cast, and SwiGLU before
+// it a part of it. Returns false if there is no cast of columns.
 static bool foldColumns(lm::QuantizeRowsOp cast) {
   for (Operation *reader : cast.getX().getUsers()) {
     auto other = dyn_cast<lm::QuantizeColumnsOp>(reader);
@@ -50,6 +84,7 @@ static bool foldColumns(lm::QuantizeRowsOp cast) {
     other.replaceAllUsesWith(ValueRange{both.getTransposed(), both.getTransposedScales()});
     cast.erase();
     other.erase();
+    foldSwiglu(both);
     return true;
   }
   return false;

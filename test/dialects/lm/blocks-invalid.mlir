@@ -165,3 +165,19 @@ func.func @piece_quantize_tiles_order(%x: tensor<4x128xf32>, %r: tensor<f32>, %s
   %y = lm.piece_quantize_tiles %x of %r scales %s, %t : (tensor<4x128xf32>, tensor<f32>, tensor<1x4xf32>, tensor<2x4xf32>) -> tensor<4x128xf8E4M3FN> {columns = array<i64: 4, 4>, starts = array<i64: 0, 500>}
   return
 }
+
+// -----
+
+func.func @swiglu_quantize(%gu: tensor<128x256xbf16>) {
+  // expected-error @below {{casts 'tensor<128x128xbf16>' to 'tensor<128x256xf8E4M3FN>' with scales 'tensor<2x128xf32>'}}
+  %c, %s, %t, %u = lm.swiglu_quantize %gu : (tensor<128x256xbf16>) -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>, tensor<256x128xf8E4M3FN>, tensor<1x256xf32>)
+  return
+}
+
+// -----
+
+func.func @swiglu_grad_quantize(%d: tensor<128x256xbf16>, %gu: tensor<128x256xbf16>) {
+  // expected-error @below {{has the gradient 'tensor<128x256xbf16>' for halves of 'tensor<128x256xbf16>'}}
+  %c, %s, %t, %u = lm.swiglu_grad_quantize %d, %gu : (tensor<128x256xbf16>, tensor<128x256xbf16>) -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>, tensor<256x128xf8E4M3FN>, tensor<1x256xf32>)
+  return
+}

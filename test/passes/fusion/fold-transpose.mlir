@@ -1,5 +1,5 @@
 // lm-fold-transpose: a cast whose scale comes from its input writes the transpose, too. Casts of rows and columns,
-// or of tiles and of those of the transpose, become one.
+// or of tiles and of those of the transpose, become one. SwiGLU and its gradient become a part of such a cast.
 // RUN: lmc-opt %s --lm-fold-transpose | FileCheck %s
 // RUN: lmc-opt %s --lm-fold-transpose --kern-convert-lm | FileCheck %s --check-prefix=KERN
 
@@ -63,4 +63,56 @@ func.func @others(%x: tensor<128x128xbf16>, %y: tensor<128x128xbf16>) -> (tensor
   %t, %u = lm.quantize_columns %x : (tensor<128x128xbf16>) -> (tensor<128x128xf8E5M2>, tensor<1x128xf32>)
   %v, %w = lm.quantize_columns %y : (tensor<128x128xbf16>) -> (tensor<128x128xf8E4M3FN>, tensor<1x128xf32>)
   return %c, %t, %v : tensor<128x128xf8E4M3FN>, tensor<128x128xf8E5M2>, tensor<128x128xf8E4M3FN>
+}
+
+// SwiGLU that only the casts read is not stored.
+// CHECK-LABEL: func.func @swiglu(
+// CHECK-SAME:    %[[GU:[^:]*]]: tensor<128x512xbf16>)
+// CHECK-NEXT:    %[[C:.*]], %[[S:.*]], %[[T:.*]], %[[U:.*]] = lm.swiglu_quantize %[[GU]] : (tensor<128x512xbf16>) -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>, tensor<256x128xf8E4M3FN>, tensor<1x256xf32>)
+// CHECK-NEXT:    return %[[C]], %[[T]]
+// KERN-LABEL:  func.func @swiglu(
+// KERN:          kern.swiglu_quantize
+func.func @swiglu(%gu: tensor<128x512xbf16>) -> (tensor<128x256xf8E4M3FN>, tensor<256x128xf8E4M3FN>) {
+  %g, %u = lm.split %gu : (tensor<128x512xbf16>) -> (tensor<128x256xbf16>, tensor<128x256xbf16>)
+  %a = lm.swiglu %g, %u : tensor<128x256xbf16>
+  %c, %s = lm.quantize_rows %a : (tensor<128x256xbf16>) -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>)
+  %t, %v = lm.quantize_columns %a : (tensor<128x256xbf16>) -> (tensor<256x128xf8E4M3FN>, tensor<1x256xf32>)
+  return %c, %t : tensor<128x256xf8E4M3FN>, tensor<256x128xf8E4M3FN>
+}
+
+// Nor is its gradient. What else reads the halves stays.
+// CHECK-LABEL: func.func @swiglu_grad(
+// CHECK-SAME:    %[[D:[^:]*]]: tensor<128x128xbf16>, %[[GU:[^:]*]]: tensor<128x256xbf16>)
+// CHECK-NEXT:    %[[H:.*]]:2 = lm.split %[[GU]]
+// CHECK-NEXT:    %[[A:.*]] = lm.swiglu %[[H]]#0, %[[H]]#1
+// CHECK-NEXT:    %[[C:.*]], %{{.*}}, %[[T:.*]], %{{.*}} = lm.swiglu_grad_quantize %[[D]], %[[GU]] : (tensor<128x128xbf16>, tensor<128x256xbf16>) -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>, tensor<256x128xf8E4M3FN>, tensor<1x256xf32>) {backward}
+// CHECK-NEXT:    return %[[A]], %[[C]], %[[T]]
+// KERN-LABEL:  func.func @swiglu_grad(
+// KERN:          kern.swiglu_grad_quantize
+func.func @swiglu_grad(%d: tensor<128x128xbf16>, %gu: tensor<128x256xbf16>) -> (tensor<128x128xbf16>, tensor<128x256xf8E4M3FN>, tensor<256x128xf8E4M3FN>) {
+  %g, %u = lm.split %gu : (tensor<128x256xbf16>) -> (tensor<128x128xbf16>, tensor<128x128xbf16>)
+  %a = lm.swiglu %g, %u : tensor<128x128xbf16>
+  %dg, %du = lm.swiglu_grad %d, %g, %u : tensor<128x128xbf16> {backward}
+  %dgu = lm.join %dg, %du : (tensor<128x128xbf16>, tensor<128x128xbf16>) -> tensor<128x256xbf16> {backward}
+  %c, %s = lm.quantize_rows %dgu : (tensor<128x256xbf16>) -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>) {backward}
+  %t, %v = lm.quantize_columns %dgu : (tensor<128x256xbf16>) -> (tensor<256x128xf8E4M3FN>, tensor<1x256xf32>) {backward}
+  return %a, %c, %t : tensor<128x128xbf16>, tensor<128x256xf8E4M3FN>, tensor<256x128xf8E4M3FN>
+}
+
+// Something else reads the activation, or the gradients in the other order.
+// CHECK-LABEL: func.func @read_again(
+// CHECK:         lm.swiglu %
+// CHECK-NEXT:    lm.quantize_rows_columns
+// CHECK:         lm.swiglu_grad %
+// CHECK:         lm.quantize_rows_columns
+func.func @read_again(%gu: tensor<128x256xbf16>) -> (tensor<128x128xbf16>, tensor<128x128xf8E4M3FN>, tensor<128x128xf8E4M3FN>, tensor<128x256xf8E4M3FN>, tensor<256x128xf8E4M3FN>) {
+  %g, %u = lm.split %gu : (tensor<128x256xbf16>) -> (tensor<128x128xbf16>, tensor<128x128xbf16>)
+  %a = lm.swiglu %g, %u : tensor<128x128xbf16>
+  %c, %s = lm.quantize_rows %a : (tensor<128x128xbf16>) -> (tensor<128x128xf8E4M3FN>, tensor<1x128xf32>)
+  %t, %v = lm.quantize_columns %a : (tensor<128x128xbf16>) -> (tensor<128x128xf8E4M3FN>, tensor<1x128xf32>)
+  %dg, %du = lm.swiglu_grad %a, %g, %u : tensor<128x128xbf16> {backward}
+  %dgu = lm.join %du, %dg : (tensor<128x128xbf16>, tensor<128x128xbf16>) -> tensor<128x256xbf16> {backward}
+  %c2, %s2 = lm.quantize_rows %dgu : (tensor<128x256xbf16>) -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>) {backward}
+  %t2, %v2 = lm.quantize_columns %dgu : (tensor<128x256xbf16>) -> (tensor<256x128xf8E4M3FN>, tensor<1x256xf32>) {backward}
+  return %a, %c, %t, %c2, %t2 : tensor<128x128xbf16>, tensor<128x128xf8E4M3FN>, tensor<128x128xf8E4M3FN>, tensor<128x256xf8E4M3FN>, tensor<256x128xf8E4M3FN>
 }

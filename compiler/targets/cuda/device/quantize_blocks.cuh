@@ -71,11 +71,11 @@ __device__ void quantizeRows(const T *x, u8 *codes, float *scales) {
 }
 
 // Writes the codes of a tile's columns, as rows, and their scales. `elements` are the thread's squares
-// of the tile.
+// of the tile, whose first column is `firstColumn`.
 template <typename Shape, typename T>
 __device__ inline void
-encodeColumns(const Vec<T, 4> (&elements)[Transpose<Shape>::kSquares][4], u8 *codes,
-              float *scales) {
+encodeColumns(const Vec<T, 4> (&elements)[Transpose<Shape>::kSquares][4], int firstColumn,
+              u8 *codes, float *scales) {
   using Tile = Transpose<Shape>;
   using Format = typename Shape::Format;
   float largest[4] = {};
@@ -106,7 +106,7 @@ encodeColumns(const Vec<T, 4> (&elements)[Transpose<Shape>::kSquares][4], u8 *co
   for (int j = 0; j < 4; ++j) {
     const float scale = scaleOf<Format>(largest[j]);
     inverse[j] = 1.0f / scale;
-    const int column = Tile::firstColumn() + 4 * Tile::lane() + j;
+    const int column = firstColumn + 4 * Tile::lane() + j;
     if (Tile::warp() == 0 && column < Shape::columns)
       storeOne(scales + i64(blockIdx.y) * Shape::columns + column, scale);
   }
@@ -120,7 +120,7 @@ encodeColumns(const Vec<T, 4> (&elements)[Transpose<Shape>::kSquares][4], u8 *co
         rows[i].at[j] = Format::code(toReal(elements[square][i].at[j]) * inverse[j]);
     Tile::keepSquare(rows, Tile::warp() + square * Tile::kWarps);
   }
-  Tile::writeColumns(codes);
+  Tile::writeColumns(codes, firstColumn);
 }
 
 // Casts columns, whose codes become rows. Grid and threads are those of transpose(), with
@@ -129,29 +129,39 @@ template <typename Shape, typename T>
 __device__ void quantizeColumns(const T *x, u8 *codes, float *scales) {
   Vec<T, 4> elements[Transpose<Shape>::kSquares][4];
   Transpose<Shape>::loadSquares(x, elements);
-  encodeColumns<Shape>(elements, codes, scales);
+  encodeColumns<Shape>(elements, Transpose<Shape>::firstColumn(), codes, scales);
 }
 
-// Casts rows, and columns as quantizeColumns() does. A warp has whole rows of the tile.
+// Writes the codes of a tile's rows, and those of its columns as encodeColumns() does. A warp has
+// whole rows of the tile.
 template <typename Shape, typename T>
-__device__ void quantizeRowsColumns(const T *x, u8 *codes, float *scales, u8 *transposed,
-                                    float *transposedScales) {
+__device__ inline void
+encodeRowsColumns(const Vec<T, 4> (&elements)[Transpose<Shape>::kSquares][4], int firstColumn,
+                  u8 *codes, float *scales, u8 *transposed, float *transposedScales) {
   using Tile = Transpose<Shape>;
   using Format = typename Shape::Format;
-  Vec<T, 4> elements[Tile::kSquares][4];
-  Tile::loadSquares(x, elements);
 #pragma unroll
   for (int square = 0; square < Tile::kSquares; ++square)
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const i64 row = Tile::firstRow() + 4 * (Tile::warp() + square * Tile::kWarps) + i;
       const float scale = scaleOf<Format>(largestOfWarp(largestOf(elements[square][i])));
-      store<4>(codes + row * Shape::columns + Tile::firstColumn() + 4 * Tile::lane(),
+      store<4>(codes + row * Shape::columns + firstColumn + 4 * Tile::lane(),
                encode<Format>(elements[square][i], 1.0f / scale));
       if (Tile::lane() == 0)
-        storeOne(scales + i64(blockIdx.x) * Shape::rows + row, scale);
+        storeOne(scales + i64(firstColumn / 128) * Shape::rows + row, scale);
     }
-  encodeColumns<Shape>(elements, transposed, transposedScales);
+  encodeColumns<Shape>(elements, firstColumn, transposed, transposedScales);
+}
+
+// Casts rows, and columns as quantizeColumns() does.
+template <typename Shape, typename T>
+__device__ void quantizeRowsColumns(const T *x, u8 *codes, float *scales, u8 *transposed,
+                                    float *transposedScales) {
+  Vec<T, 4> elements[Transpose<Shape>::kSquares][4];
+  Transpose<Shape>::loadSquares(x, elements);
+  encodeRowsColumns<Shape>(elements, Transpose<Shape>::firstColumn(), codes, scales, transposed,
+                           transposedScales);
 }
 
 // Returns the largest of the thread block's values. `all` is shared memory, float [8].
@@ -231,7 +241,7 @@ __device__ void quantizeTilesBoth(const T *x, u8 *codes, float *scales, u8 *tran
     }
     Tile::keepSquare(rows, word);
   }
-  Tile::writeColumns(transposed);
+  Tile::writeColumns(transposed, Tile::firstColumn());
   storeScale(transposedScales + i64(blockIdx.x) * Shape::transposedPitch, scale, int(blockIdx.y),
              Shape::rows / 128, Shape::transposedPitch);
   storeScale(scales + i64(blockIdx.y) * Shape::pitch, scale, int(blockIdx.x), Shape::columns / 128,

@@ -91,11 +91,12 @@ template <typename Shape> struct Transpose {
         rows[i] = wordOf(firstRow() + 4 * word + i, firstColumn() + 4 * lane());
       keepSquare(rows, word);
     }
-    writeColumns(y);
+    writeColumns(y, firstColumn());
   }
 
-  // Writes the columns of the tile, of which keepSquare() has kept all squares, as rows of y.
-  static __device__ void writeColumns(u8 *y) {
+  // Writes the columns of the tile that begins at column `firstColumn`, as rows of y. keepSquare() has
+  // kept all its squares.
+  static __device__ void writeColumns(u8 *y, int firstColumn) {
     const u32 *tile = reinterpret_cast<const u32 *>(sharedMemory());
     __syncthreads();
     // Eight threads write a column, 16 elements each; their words have 32 banks.
@@ -112,7 +113,7 @@ template <typename Shape> struct Transpose {
         for (int j = 0; j < 4; ++j)
           elements.at[4 * i + j] = word.at[j];
       }
-      put(y, firstColumn() + column, Shape::columns, int(firstRow()) + 16 * part, Shape::rows,
+      put(y, firstColumn + column, Shape::columns, int(firstRow()) + 16 * part, Shape::rows,
           elements, Shape::rows % 16 == 0);
     }
   }

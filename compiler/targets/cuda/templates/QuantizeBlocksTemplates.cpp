@@ -1,5 +1,6 @@
 // The kernels of the casts with a scale for each block: quantize_rows, quantize_columns,
-// quantize_tiles, quantize_rows_columns and quantize_tiles_both.
+// quantize_tiles, quantize_rows_columns, quantize_tiles_both, swiglu_quantize and
+// swiglu_grad_quantize.
 #include "compiler/targets/cuda/CudaTypes.h"
 #include "compiler/targets/cuda/templates/CommandTemplates.h"
 
@@ -16,44 +17,56 @@ static constexpr int64_t kScaledBlock = 128, kCastThreads = 256,
                          kColumnBytes =
                              kScaledBlock * (kScaledBlock / 4 + 1) * 4 + 8 * kScaledBlock * 4;
 
-// Returns the launch of a kernel that calls `function`. If the op also casts the transpose of x,
-// `transposed` and `transposedScales` are its results.
+// A matrix that a kernel reads, and its name there.
+using Input = std::pair<mlir::Value, const char *>;
+
+// Returns the launch of a kernel that calls `function`, of the file `header`, for the matrices
+// `inputs`. If the op also casts the transpose, `transposed` and `transposedScales` are its
+// results. `width` is the number of columns of SwiGLU's halves.
 template <typename Op>
-static std::vector<TemplateLaunch> castLaunch(Op op, const char *hero, const char *function,
-                                              const char *comment, std::array<uint32_t, 3> grid,
-                                              int64_t sharedBytes) {
+static std::vector<TemplateLaunch>
+castLaunch(Op op, llvm::ArrayRef<Input> inputs, const char *hero, const char *function,
+           const char *comment, std::array<uint32_t, 3> grid, int64_t sharedBytes,
+           const char *header = "quantize_blocks", int64_t width = 0) {
   constexpr bool castsBoth = requires { op.getTransposed(); };
-  mlir::RankedTensorType x = contentOf(op.getX()), scales = contentOf(op.getScales()),
-                         transposedScales = scales;
+  mlir::RankedTensorType read = contentOf(inputs.back().first), codes = contentOf(op.getCodes()),
+                         scales = contentOf(op.getScales()), transposedScales = scales;
   if constexpr (castsBoth)
     transposedScales = contentOf(op.getTransposedScales());
-  const DataType type = *dataTypeOf(x.getElementType());
-  const bool isE4M3 = mlir::isa<mlir::Float8E4M3FNType>(contentOf(op.getCodes()).getElementType());
-  const int64_t rows = x.getDimSize(0), columns = x.getDimSize(1);
+  const DataType type = *dataTypeOf(read.getElementType());
+  const bool isE4M3 = mlir::isa<mlir::Float8E4M3FNType>(codes.getElementType());
+  const auto elements = codes.getNumElements();
+  const int64_t rows = read.getDimSize(0), columns = elements / rows; // of what is cast
+  CudaKernel kernel;
+  kernel.bytes.written = uint64_t(elements + 4 * scales.getNumElements());
+  if (castsBoth)
+    kernel.bytes.written += uint64_t(elements + 4 * transposedScales.getNumElements());
+  std::string parameters, arguments;
+  for (auto [value, name] : inputs) {
+    parameters += formatv("const {0} *{1}, ", cudaName(type), name);
+    arguments += std::string(name) + ", ";
+    kernel.bytes.read += uint64_t(contentOf(value).getNumElements() * elementBytes(type));
+  }
   const char *moreParameters = castsBoth ? ", lmc::u8 *transposed, float *transposedScales" : "";
   const char *moreArguments = castsBoth ? ", transposed, transposedScales" : "";
-  CudaKernel kernel;
+  const std::string widthOfHalves = width ? formatv(", width = {0}", width).str() : "";
   kernel.hero = hero;
   kernel.name = formatv("{0}_{1}x{2}_{3}_{4}", hero, rows, columns, shortName(type),
                         isE4M3 ? "e4m3" : "e5m2");
-  kernel.source = formatv("// {0}\n#include \"lmc/quantize_blocks.cuh\"\n\n"
-                          "struct Shape {{\n  static constexpr int rows = {1}, columns = {2};\n"
-                          "  static constexpr int pitch = {3}, transposedPitch = {4};\n"
-                          "  using Format = lmc::Format{5};\n};\n\n"
-                          "extern \"C\" __global__ void __launch_bounds__({6})\n"
-                          "{7}(const {8} *x, lmc::u8 *codes, float *scales{9}) {{\n"
-                          "  lmc::{10}<Shape>(x, codes, scales{11});\n}\n",
-                          comment, rows, columns, scales.getDimSize(1),
-                          transposedScales.getDimSize(1), isE4M3 ? "E4M3" : "E5M2", kCastThreads,
-                          kernel.name, cudaName(type), moreParameters, function, moreArguments);
+  kernel.source =
+      formatv("// {0}\n#include \"lmc/{1}.cuh\"\n\n"
+              "struct Shape {{\n  static constexpr int rows = {2}, columns = {3}{4};\n"
+              "  static constexpr int pitch = {5}, transposedPitch = {6};\n"
+              "  using Format = lmc::Format{7};\n};\n\n"
+              "extern \"C\" __global__ void __launch_bounds__({8})\n"
+              "{9}({10}lmc::u8 *codes, float *scales{11}) {{\n"
+              "  lmc::{12}<Shape>({13}codes, scales{14});\n}\n",
+              comment, header, rows, columns, widthOfHalves, scales.getDimSize(1),
+              transposedScales.getDimSize(1), isE4M3 ? "E4M3" : "E5M2", kCastThreads, kernel.name,
+              parameters, moreParameters, function, arguments, moreArguments);
   kernel.grid = grid;
   kernel.threads = uint32_t(kCastThreads);
   kernel.sharedBytes = uint32_t(sharedBytes);
-  const auto elements = uint64_t(x.getNumElements());
-  kernel.bytes = {elements * uint64_t(elementBytes(type)),
-                  elements + 4 * uint64_t(scales.getNumElements())};
-  if (castsBoth)
-    kernel.bytes.written += elements + 4 * uint64_t(transposedScales.getNumElements());
   std::vector<TemplateLaunch> launches;
   launches.push_back(onOperands(std::move(kernel), op));
   return launches;
@@ -66,7 +79,7 @@ static uint32_t blocksAlong(mlir::Value x, unsigned dim, int64_t block = kScaled
 
 std::vector<TemplateLaunch> lmc::codegen::templatesOf(plan_ir::QuantizeRowsOp op,
                                                       const CudaArch &) {
-  return castLaunch(op, "quantize_rows", "quantizeRows",
+  return castLaunch(op, {{op.getX(), "x"}}, "quantize_rows", "quantizeRows",
                     "codes = x / scale, rounded, with a scale for 128 elements of a row.",
                     {blocksAlong(op.getX(), 0, 8), blocksAlong(op.getX(), 1), 1}, 0);
 }
@@ -74,7 +87,7 @@ std::vector<TemplateLaunch> lmc::codegen::templatesOf(plan_ir::QuantizeRowsOp op
 std::vector<TemplateLaunch> lmc::codegen::templatesOf(plan_ir::QuantizeColumnsOp op,
                                                       const CudaArch &) {
   return castLaunch(
-      op, "quantize_columns", "quantizeColumns",
+      op, {{op.getX(), "x"}}, "quantize_columns", "quantizeColumns",
       "The transpose of x / scale, rounded, with a scale for 128 elements of a column.",
       {blocksAlong(op.getX(), 1), blocksAlong(op.getX(), 0), 1}, kColumnBytes);
 }
@@ -82,22 +95,41 @@ std::vector<TemplateLaunch> lmc::codegen::templatesOf(plan_ir::QuantizeColumnsOp
 std::vector<TemplateLaunch> lmc::codegen::templatesOf(plan_ir::QuantizeRowsColumnsOp op,
                                                       const CudaArch &) {
   return castLaunch(
-      op, "quantize_rows_columns", "quantizeRowsColumns",
+      op, {{op.getX(), "x"}}, "quantize_rows_columns", "quantizeRowsColumns",
       "x / scale, rounded, with a scale for 128 elements of a row, and its transpose, "
       "with one for 128 of a column.",
       {blocksAlong(op.getX(), 1), blocksAlong(op.getX(), 0), 1}, kColumnBytes);
 }
 
+std::vector<TemplateLaunch> lmc::codegen::templatesOf(plan_ir::SwigluQuantizeOp op,
+                                                      const CudaArch &) {
+  return castLaunch(op, {{op.getGu(), "gu"}}, "swiglu_quantize", "swigluQuantize",
+                    "silu(g) u, cast along rows and along columns.",
+                    {blocksAlong(op.getGu(), 1, 2 * kScaledBlock), blocksAlong(op.getGu(), 0), 1},
+                    kColumnBytes, "swiglu_quantize", contentOf(op.getGu()).getDimSize(1) / 2);
+}
+
+std::vector<TemplateLaunch> lmc::codegen::templatesOf(plan_ir::SwigluGradQuantizeOp op,
+                                                      const CudaArch &) {
+  return castLaunch(
+      op, {{op.getDy(), "dy"}, {op.getGu(), "gu"}}, "swiglu_grad_quantize", "swigluGradQuantize",
+      "The gradient of silu(g) u for g and u, cast along rows and along columns.",
+      {blocksAlong(op.getDy(), 1), blocksAlong(op.getDy(), 0), 1},
+      kColumnBytes + kScaledBlock * kScaledBlock *
+                         elementBytes(*dataTypeOf(contentOf(op.getDy()).getElementType())),
+      "swiglu_quantize", contentOf(op.getDy()).getDimSize(1));
+}
+
 std::vector<TemplateLaunch> lmc::codegen::templatesOf(plan_ir::QuantizeTilesOp op,
                                                       const CudaArch &) {
-  return castLaunch(op, "quantize_tiles", "quantizeTiles",
+  return castLaunch(op, {{op.getX(), "x"}}, "quantize_tiles", "quantizeTiles",
                     "codes = x / scale, rounded, with a scale for 128 x 128 elements.",
                     {blocksAlong(op.getX(), 1), blocksAlong(op.getX(), 0), 1}, 128);
 }
 
 std::vector<TemplateLaunch> lmc::codegen::templatesOf(plan_ir::QuantizeTilesBothOp op,
                                                       const CudaArch &) {
-  return castLaunch(op, "quantize_tiles_both", "quantizeTilesBoth",
+  return castLaunch(op, {{op.getX(), "x"}}, "quantize_tiles_both", "quantizeTilesBoth",
                     "x / scale, rounded, with a scale for 128 x 128 elements, and its transpose.",
                     {blocksAlong(op.getX(), 1), blocksAlong(op.getX(), 0), 1}, kColumnBytes);
 }

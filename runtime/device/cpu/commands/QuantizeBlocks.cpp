@@ -4,6 +4,7 @@
 #include "runtime/device/cpu/commands/Rows.h"
 
 #include <cmath>
+#include <vector>
 
 namespace lmc::cpu {
 namespace {
@@ -118,6 +119,44 @@ void castTiles(int threads, const Source &x, bool transposed, int64_t down, int6
   });
 }
 
+// What a kernel computes and casts without storing it: `columns` values of a row at a time, rounded
+// to the dtype of its inputs.
+struct Computed {
+  Source gu; // [rows, 2 * width]
+  Source dy; // [rows, width] of SwiGLU's gradient; no data for SwiGLU itself
+  int64_t width;
+
+  // Returns the matrix of results.
+  std::vector<char> matrix(int threads, int64_t rows, int64_t columns) const {
+    const auto bytes = int64_t(byteWidth(gu.dtype));
+    std::vector<char> made(size_t(rows * columns * bytes));
+    forRows(threads, rows, [&](int64_t row) {
+      const auto count = size_t(width);
+      std::vector<float> both(2 * count), gradient(count);
+      gu.read(row, 0, both.data(), 2 * width);
+      if (dy.data)
+        dy.read(row, 0, gradient.data(), width);
+      for (int64_t i = 0; i < width; ++i) {
+        float &gate = both[size_t(i)], &up = both[size_t(width + i)];
+        const float g = gate, u = up, s = 1 / (1 + std::exp(-g)), d = gradient[size_t(i)];
+        gate = dy.data ? d * u * (s * (1 + g * (1 - s))) : g * s * u;
+        up = d * (g * s);
+      }
+      convertFloats(plan::DType::F32, both.data(), gu.dtype, made.data() + row * columns * bytes,
+                    uint64_t(columns));
+    });
+    return made;
+  }
+};
+
+void castComputed(int threads, const Computed &from, int64_t down, int64_t columns,
+                  const Coded &toRows, const Coded &toColumns) {
+  const std::vector<char> made = from.matrix(threads, down * kBlock, columns);
+  const Source x{from.gu.dtype, made.data(), columns};
+  castRows(threads, x, down * kBlock, toRows);
+  castColumns(threads, x, down, toColumns);
+}
+
 } // namespace
 
 template <>
@@ -146,6 +185,30 @@ Result<BoundCommand> resolve(Resolver &at, const plan::Command &,
     castRows(threads, x, down * kBlock, rows);
     castColumns(threads, x, down, columns);
   });
+}
+
+template <>
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::SwigluQuantize &op) {
+  const auto width = int64_t(op.across()) * kBlock;
+  return BoundCommand([threads = at.threads, down = int64_t(op.down()),
+                       from = Computed{sourceAt(at, op.gu(), 2 * width), {}, width},
+                       rows = codedAt(at, op.codes(), op.scales()),
+                       columns = codedAt(at, op.transposed(), op.transposed_scales())] {
+    castComputed(threads, from, down, from.width, rows, columns);
+  });
+}
+
+template <>
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &,
+                             const plan::SwigluGradQuantize &op) {
+  const auto width = int64_t(op.across()) * kBlock;
+  return BoundCommand(
+      [threads = at.threads, down = int64_t(op.down()),
+       from = Computed{sourceAt(at, op.gu(), 2 * width), sourceAt(at, op.dy(), width), width},
+       rows = codedAt(at, op.codes(), op.scales()),
+       columns = codedAt(at, op.transposed(), op.transposed_scales())] {
+        castComputed(threads, from, down, 2 * from.width, rows, columns);
+      });
 }
 
 template <>

@@ -1,9 +1,0 @@
-// Runs the kernel that rounds tiles to 8-bit floats and transposes them, and compares all of them.
-
-static void check(host::Difference &difference) {
-  experts::draw();
-  blocks::spread(arrays[kX], kAcross * 128);
-  experts::compute();
-  blocks::checkTiles(arrays[kX], arrays[kCodes], arrays[kScales], kDown * 128, kAcross * 128, kPitch,
-                     /*transposed=*/true, difference);
-}
