@@ -68,8 +68,8 @@ public:
       // wherever that saves bytes. The vector `seconds` has the op's real cost.
       seconds.push_back(cost(&op));
       entry.seconds = isFreeToRecompute(&op) ? 0 : seconds.back();
-      // What is made of codes is never kept, because the codes are smaller. So each option makes it
-      // again, and its time does not matter here.
+      // What is made of codes is never kept, because the codes are no larger, and making it in the
+      // forward pass takes as long. So each option makes it again, and its time does not matter.
       const bool isOfCodes =
           isa<lm::DequantizeOp>(op) ||
           (isFreeToRecompute(&op) && llvm::any_of(op.getOperands(), [&](Value operand) {

@@ -18,7 +18,8 @@ bool isView(mlir::Operation *op);
 // Returns true if the backward pass needs no additional kernel to recompute the op. This holds for
 // views, the activation and the norms. The kernels that compute their gradients read the op's
 // operands anyway, and can also write the recomputed value. Codes in another layout than that of
-// the forward pass count as free, too, though each takes a small kernel.
+// the forward pass count as free, too, though each takes a small kernel, and so does the activation
+// where the kernel of its gradient casts that to 8-bit floats.
 bool isFreeToRecompute(mlir::Operation *op);
 
 // Returns true if the op may be recomputed: it has no side effects and is no collective. One

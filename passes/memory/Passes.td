@@ -18,7 +18,8 @@ def AnalyzeRecomputePass : Pass<"lm-analyze-recompute", "::mlir::ModuleOp"> {
 
     * `none`: views, and ops that need no kernel of their own in the backward half because
       the kernel of their gradient reads the same operands and can also write the value
-      (`lm.swiglu`, `lm.rms_norm`);
+      (`lm.swiglu`, `lm.rms_norm`), or only a small one, which writes codes in another layout
+      (`lm.transpose`, `lm.quantize_columns`);
     * `activation`: the MLP's activation and the norms. All of these are free, so this
       option equals `none`;
     * `full`: also the projections that the activation reads (gate and up);
@@ -34,7 +35,8 @@ def AnalyzeRecomputePass : Pass<"lm-analyze-recompute", "::mlir::ModuleOp"> {
 
     A matrix product takes its 2mnk floating-point operations at `flops-per-second`,
     attention takes its operations at half that rate, and any other op takes the bytes that
-    it reads and writes at `bytes-per-second`; for a free op only written bytes count. A
+    it reads and writes at `bytes-per-second`; for a free op only written bytes count, but
+    for those of another layout. A
     driver with its own cost model passes it to `analyzeRecompute` (RecomputeOptions.h).
 
     ```mlir

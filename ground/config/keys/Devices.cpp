@@ -12,8 +12,9 @@ void Rows::devices() {
   KEY(memory.recompute, choice("none", None), choice("activation", Activation),
       choice("full", Full), choice("block", Block), choice("auto", Auto),
       choice("keep-all", KeepAll),
-      "What the backward pass recomputes: `none` only what costs no extra kernel, `activation` the "
-      "norms and the output of the MLP's activation (in a Llama the same as `none`), `full` also "
+      "What the backward pass recomputes: `none` only what costs no extra kernel, or a small one "
+      "for 8-bit floats, `activation` the norms and the output of the MLP's activation (in a Llama "
+      "the same as `none`), `full` also "
       "the MLP's first linear layers (gate and up), `block` whole layers, `auto` whatever meets "
       "the budget in the least time. `keep-all` keeps every value, for comparisons.");
   KEY(memory.recomputeStride, range(1, kMaxLayers, "layers"),

@@ -24,58 +24,69 @@ inline void spread(host::Array &x, int64_t columns) {
   x.send();
 }
 
+// An element of a matrix, whose error is at most `error`.
+struct Element {
+  double value, error = 0;
+};
+
 // Checks a cast of some rows of a matrix, or with `transposed` of some columns. The matrix has `rows` x
-// `columns` elements valueAt(row, column), whose error is at most `error` times them: each code must be
-// that of a number within it.
-template <typename ValueAt>
-inline void checkVectors(ValueAt valueAt, double error, host::Array &found,
-                         host::Array &foundScales, int64_t rows, int64_t columns, bool transposed,
+// `columns` elements elementAt(row, column). Each scale and code must be that of numbers within the
+// errors.
+template <typename ElementAt>
+inline void checkVectors(ElementAt elementAt, host::Array &found, host::Array &foundScales,
+                         int64_t rows, int64_t columns, bool transposed,
                          host::Difference &difference) {
   const int64_t vectors = transposed ? columns : rows, count = transposed ? rows : columns;
   host::Expected codes, scales;
   found.fetch();
   foundScales.fetch();
-  auto nearest = [&](double value, double low, double high) {
-    return value == high ? high : low;
-  };
+  auto nearest = [](double value, double low, double high) { return value == high ? high : low; };
   for (int64_t vector : host::sample(vectors, 64))
     for (int64_t block = 0; block < count / 128; ++block) {
-      double values[128], largest = 0;
+      Element elements[128];
+      double least = 0, most = 0; // bounds of the largest
       for (int64_t i = 0; i < 128; ++i) {
         const int64_t place = block * 128 + i;
-        values[i] = transposed ? valueAt(place, vector) : valueAt(vector, place);
-        largest = fmax(largest, fabs(values[i]));
+        elements[i] = transposed ? elementAt(place, vector) : elementAt(vector, place);
+        least = fmax(least, fabs(elements[i].value) - elements[i].error);
+        most = fmax(most, fabs(elements[i].value) + elements[i].error);
       }
-      const double scale = nearest(foundScales.at(block * vectors + vector),
-                                   scaleOf(found.type, largest * (1 - error)),
-                                   scaleOf(found.type, largest * (1 + error)));
+      const double scale =
+          nearest(foundScales.at(block * vectors + vector), scaleOf(found.type, least),
+                  scaleOf(found.type, most));
       scales.add(block * vectors + vector, scale);
       for (int64_t i = 0; i < 128; ++i) {
         const int64_t at = vector * count + block * 128 + i;
-        codes.add(at, nearest(found.at(at), rounded(found.type, values[i] * (1 - error) / scale),
-                              rounded(found.type, values[i] * (1 + error) / scale)));
+        codes.add(at, nearest(found.at(at),
+                              rounded(found.type, (elements[i].value - elements[i].error) / scale),
+                              rounded(found.type, (elements[i].value + elements[i].error) / scale)));
       }
     }
-  codes.compare(found, difference);
   scales.compare(foundScales, difference);
+  codes.compare(found, difference);
 }
 
 // The same for a matrix in memory.
 inline void checkVectors(const host::Array &x, host::Array &found, host::Array &foundScales,
                          int64_t rows, int64_t columns, bool transposed,
                          host::Difference &difference) {
-  checkVectors([&](int64_t row, int64_t column) { return x.at(row * columns + column); }, 0, found,
-               foundScales, rows, columns, transposed, difference);
+  checkVectors(
+      [&](int64_t row, int64_t column) { return Element{x.at(row * columns + column)}; }, found,
+      foundScales, rows, columns, transposed, difference);
 }
 
-// Checks a cast of rows and of columns of what is computed from inputs of x's dtype.
-template <typename ValueAt>
-inline void checkBothWays(ValueAt valueAt, const host::Array &x, int64_t rows, int64_t columns,
-                          host::Array &codes, host::Array &scales, host::Array &transposed,
+// Returns `value`, computed in f32 from terms of size `terms` and rounded to the dtype of x.
+inline Element computed(double value, double terms, const host::Array &x) {
+  return {value, fabs(terms) * 0x1p-20 + (x.type == host::Type::BF16 ? fabs(value) * 0x1p-8 : 0)};
+}
+
+// Checks a cast of rows and of columns.
+template <typename ElementAt>
+inline void checkBothWays(ElementAt elementAt, int64_t rows, int64_t columns, host::Array &codes,
+                          host::Array &scales, host::Array &transposed,
                           host::Array &transposedScales, host::Difference &difference) {
-  const double error = x.type == host::Type::BF16 ? 0x1.1p-9 : 0x1p-20;
-  checkVectors(valueAt, error, codes, scales, rows, columns, false, difference);
-  checkVectors(valueAt, error, transposed, transposedScales, rows, columns, true, difference);
+  checkVectors(elementAt, codes, scales, rows, columns, false, difference);
+  checkVectors(elementAt, transposed, transposedScales, rows, columns, true, difference);
 }
 
 // Checks a cast of tiles. x has `rows` x `columns` elements, the result, its transpose with `transposed`,

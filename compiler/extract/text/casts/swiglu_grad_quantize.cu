@@ -12,8 +12,11 @@ static void check(host::Difference &difference) {
         const double g = arrays[kGu].at(row * 2 * kWidth + i), s = 1 / (1 + std::exp(-g));
         const double u = arrays[kGu].at(row * 2 * kWidth + kWidth + i);
         const double d = arrays[kDy].at(row * kWidth + i);
-        return column < kWidth ? d * u * s * (1 + g * (1 - s)) : d * g * s;
+        // The terms of 1 + g (1 - s) can cancel.
+        return column < kWidth ? blocks::computed(d * u * s * (1 + g * (1 - s)),
+                                                  d * u * s * (1 + fabs(g)), arrays[kGu])
+                               : blocks::computed(d * g * s, d * g * s, arrays[kGu]);
       },
-      arrays[kGu], kDown * 128, 2 * kWidth, arrays[kCodes], arrays[kScales], arrays[kTransposed],
+      kDown * 128, 2 * kWidth, arrays[kCodes], arrays[kScales], arrays[kTransposed],
       arrays[kTransposedScales], difference);
 }

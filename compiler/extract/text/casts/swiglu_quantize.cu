@@ -8,8 +8,10 @@ static void check(host::Difference &difference) {
   blocks::checkBothWays(
       [](int64_t row, int64_t column) {
         const double g = arrays[kGu].at(row * 2 * kWidth + column);
-        return g / (1 + std::exp(-g)) * arrays[kGu].at(row * 2 * kWidth + kWidth + column);
+        const double a =
+            g / (1 + std::exp(-g)) * arrays[kGu].at(row * 2 * kWidth + kWidth + column);
+        return blocks::computed(a, a, arrays[kGu]);
       },
-      arrays[kGu], kDown * 128, kWidth, arrays[kCodes], arrays[kScales], arrays[kTransposed],
+      kDown * 128, kWidth, arrays[kCodes], arrays[kScales], arrays[kTransposed],
       arrays[kTransposedScales], difference);
 }
