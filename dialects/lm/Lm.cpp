@@ -376,15 +376,26 @@ template <typename Op> static LogicalResult verifyBothWays(Op op, RankedTensorTy
 
 LogicalResult QuantizeRowsColumnsOp::verify() { return verifyBothWays(*this, getX().getType()); }
 
+// Returns the type of a half of each row of `gu`.
+static RankedTensorType halfOf(RankedTensorType gu) {
+  return gu.clone(SmallVector<int64_t>{gu.getDimSize(0), gu.getDimSize(1) / 2});
+}
+
 LogicalResult SwigluQuantizeOp::verify() {
-  const RankedTensorType gu = getGu().getType();
-  return verifyBothWays(*this,
-                        gu.clone(SmallVector<int64_t>{gu.getDimSize(0), gu.getDimSize(1) / 2}));
+  return verifyBothWays(*this, halfOf(getGu().getType()));
+}
+
+LogicalResult SwigluQuantizeRowsOp::verify() {
+  return verifyRowCodes(*this, halfOf(getGu().getType()), getCodes(), getScales());
+}
+
+LogicalResult SwigluQuantizeColumnsOp::verify() {
+  return verifyColumnCodes(*this, halfOf(getGu().getType()), getCodes(), getScales());
 }
 
 LogicalResult SwigluGradQuantizeOp::verify() {
   const RankedTensorType gu = getGu().getType();
-  if (getDy().getType() != gu.clone(SmallVector<int64_t>{gu.getDimSize(0), gu.getDimSize(1) / 2}))
+  if (getDy().getType() != halfOf(gu))
     return emitOpError("has the gradient ") << getDy().getType() << " for halves of " << gu;
   return verifyBothWays(*this, gu);
 }

@@ -521,6 +521,16 @@ def SwigluQuantizeOp
                       "lm.quantize_rows and lm.quantize_columns of lm.swiglu of the halves of gu",
                       "so that the activation is not stored",
                       (ins 2DTensorOf<[F32, BF16]>:$gu), "$gu">;
+// A cast along one dimension of what is computed from gu.
+class Lm_CastOfSwiglu<string mnemonic, string casts> : Lm_CheckedOp<mnemonic, [BecomesCall]> {
+  let summary = casts # " of lm.swiglu of the halves of gu";
+  let description = "`lm-fold-transpose` makes the op of both, so that the activation is not stored.";
+  let fields = (ins 2DTensorOf<[F32, BF16]>:$gu);
+  let results = (outs EightBitMatrix:$codes, 2DTensorOf<[F32]>:$scales);
+  let form = "$gu";
+}
+def SwigluQuantizeRowsOp : Lm_CastOfSwiglu<"swiglu_quantize_rows", "lm.quantize_rows">;
+def SwigluQuantizeColumnsOp : Lm_CastOfSwiglu<"swiglu_quantize_columns", "lm.quantize_columns">;
 def SwigluGradQuantizeOp
     : Lm_CastBothWays<"swiglu_grad_quantize",
                       "lm.quantize_rows and lm.quantize_columns of lm.swiglu_grad for both halves of gu",

@@ -33,41 +33,42 @@ static bool foldTranspose(lm::TransposeOp transpose) {
   return true;
 }
 
-// Replaces `cast` by one that computes what is cast, too.
-template <typename Op>
-static void castWhatIsComputed(lm::QuantizeRowsColumnsOp cast, ValueRange read,
-                               ArrayRef<Operation *> unread) {
+// Replaces `cast` by one that computes what is cast, too. Returns true.
+template <typename Made>
+static bool castWhatIsComputed(Operation *cast, ValueRange read, ArrayRef<Operation *> unread) {
   OpBuilder b(cast);
-  auto made = Op::create(b, cast.getLoc(), cast.getResultTypes(), read);
+  auto made = Made::create(b, cast->getLoc(), cast->getResultTypes(), read);
   setStep(made, cast);
-  cast.replaceAllUsesWith(made.getResults());
-  cast.erase();
+  cast->replaceAllUsesWith(made->getResults());
+  cast->erase();
   for (Operation *op : unread)
     if (op->use_empty())
       op->erase();
+  return true;
 }
 
-// If only `cast` reads the SwiGLU of the halves of a matrix, or its gradient for the matrix, makes
-// them and the cast one op.
-static void foldSwiglu(lm::QuantizeRowsColumnsOp cast) {
-  if (!cast.getX().hasOneUse())
-    return;
-  if (auto swiglu = cast.getX().getDefiningOp<lm::SwigluOp>()) {
-    if (lm::SplitOp split = halvesOf(swiglu.getGate(), swiglu.getUp()))
-      castWhatIsComputed<lm::SwigluQuantizeOp>(cast, split.getX(), {swiglu, split});
-    return;
-  }
+// If only `cast` reads the SwiGLU of the halves of a matrix, makes both one op. Returns false if it
+// does not.
+template <typename Made, typename Cast> static bool foldSwiglu(Cast cast) {
+  auto swiglu = cast.getX().template getDefiningOp<lm::SwigluOp>();
+  lm::SplitOp split = swiglu ? halvesOf(swiglu.getGate(), swiglu.getUp()) : lm::SplitOp();
+  return split && swiglu->hasOneUse() &&
+         castWhatIsComputed<Made>(cast, split.getX(), {swiglu, split});
+}
+
+// Likewise for the gradient of SwiGLU for the matrix.
+static bool foldSwigluGrad(lm::QuantizeRowsColumnsOp cast) {
   auto join = cast.getX().getDefiningOp<lm::JoinOp>();
   auto grad = join ? join.getParts().front().getDefiningOp<lm::SwigluGradOp>() : lm::SwigluGradOp();
-  if (!grad || joinOf(grad.getDgate(), grad.getDup()) != join)
-    return;
-  if (lm::SplitOp split = halvesOf(grad.getGate(), grad.getUp()))
-    castWhatIsComputed<lm::SwigluGradQuantizeOp>(cast, {grad.getDy(), split.getX()},
-                                                 {join, grad, split});
+  if (!grad || !join->hasOneUse() || joinOf(grad.getDgate(), grad.getDup()) != join)
+    return false;
+  lm::SplitOp split = halvesOf(grad.getGate(), grad.getUp());
+  return split && castWhatIsComputed<lm::SwigluGradQuantizeOp>(cast, {grad.getDy(), split.getX()},
+                                                               {join, grad, split});
 }
 
 // Makes casts of rows and of columns of the same x, to the same format, one cast, and SwiGLU before
-// it a part of it. Returns false if there is no cast of columns.
+// a cast a part of it. Returns false if nothing changes.
 static bool foldColumns(lm::QuantizeRowsOp cast) {
   for (Operation *reader : cast.getX().getUsers()) {
     auto other = dyn_cast<lm::QuantizeColumnsOp>(reader);
@@ -84,10 +85,11 @@ static bool foldColumns(lm::QuantizeRowsOp cast) {
     other.replaceAllUsesWith(ValueRange{both.getTransposed(), both.getTransposedScales()});
     cast.erase();
     other.erase();
-    foldSwiglu(both);
+    if (!foldSwiglu<lm::SwigluQuantizeOp>(both))
+      foldSwigluGrad(both);
     return true;
   }
-  return false;
+  return foldSwiglu<lm::SwigluQuantizeRowsOp>(cast);
 }
 
 // Makes a cast of tiles and the transposes of its codes and of its scales one cast. Returns false
@@ -132,6 +134,10 @@ struct FoldTransposePass : lmc::impl::FoldTransposePassBase<FoldTransposePass> {
                        .Case([](lm::TransposeOp op) { return foldTranspose(op); })
                        .Case([](lm::QuantizeRowsOp op) { return foldColumns(op); })
                        .Case([](lm::QuantizeTilesOp op) { return foldTiles(op); });
+    SmallVector<lm::QuantizeColumnsOp> columns; // those that are still alone
+    getOperation().walk([&](lm::QuantizeColumnsOp op) { columns.push_back(op); });
+    for (lm::QuantizeColumnsOp op : columns)
+      numFolded += foldSwiglu<lm::SwigluQuantizeColumnsOp>(op);
   }
 };
 } // namespace

@@ -107,8 +107,9 @@ def FoldTransposePass : Pass<"lm-fold-transpose", "::mlir::ModuleOp"> {
     `lm.quantize_tiles` and the `lm.transpose` and `lm.transpose_scales` of its results become
     `lm.quantize_tiles_both`.
 
-    SwiGLU, or its gradient, that only `lm.quantize_rows_columns` reads becomes a part of it
-    (`lm.swiglu_quantize`, `lm.swiglu_grad_quantize`), if it reads both halves of a matrix: so it is not stored.
+    SwiGLU of both halves of a matrix, if only one cast reads it, becomes a part of this
+    (`lm.swiglu_quantize_rows`, `lm.swiglu_quantize_columns`, of both `lm.swiglu_quantize`), and so does its
+    gradient (`lm.swiglu_grad_quantize`): they are not stored.
 
     ```mlir
     %max = lm.max_abs %x : (tensor<32x16xbf16>) -> tensor<f32>

@@ -99,6 +99,32 @@ func.func @swiglu_grad(%d: tensor<128x128xbf16>, %gu: tensor<128x256xbf16>) -> (
   return %a, %c, %t : tensor<128x128xbf16>, tensor<128x256xf8E4M3FN>, tensor<256x128xf8E4M3FN>
 }
 
+// A cast along one dimension reads it.
+// CHECK-LABEL: func.func @swiglu_rows(
+// CHECK-SAME:    %[[GU:[^:]*]]: tensor<128x512xbf16>)
+// CHECK-NEXT:    %[[C:.*]], %{{.*}} = lm.swiglu_quantize_rows %[[GU]] : (tensor<128x512xbf16>) -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>)
+// CHECK-NEXT:    return %[[C]]
+// KERN-LABEL:  func.func @swiglu_rows(
+// KERN:          kern.swiglu_quantize_rows
+func.func @swiglu_rows(%gu: tensor<128x512xbf16>) -> tensor<128x256xf8E4M3FN> {
+  %g, %u = lm.split %gu : (tensor<128x512xbf16>) -> (tensor<128x256xbf16>, tensor<128x256xbf16>)
+  %a = lm.swiglu %g, %u : tensor<128x256xbf16>
+  %c, %s = lm.quantize_rows %a : (tensor<128x256xbf16>) -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>)
+  return %c : tensor<128x256xf8E4M3FN>
+}
+// CHECK-LABEL: func.func @swiglu_columns(
+// CHECK-SAME:    %[[GU:[^:]*]]: tensor<128x512xbf16>)
+// CHECK-NEXT:    %[[C:.*]], %{{.*}} = lm.swiglu_quantize_columns %[[GU]] : (tensor<128x512xbf16>) -> (tensor<256x128xf8E4M3FN>, tensor<1x256xf32>) {backward}
+// CHECK-NEXT:    return %[[C]]
+// KERN-LABEL:  func.func @swiglu_columns(
+// KERN:          kern.swiglu_quantize_columns
+func.func @swiglu_columns(%gu: tensor<128x512xbf16>) -> tensor<256x128xf8E4M3FN> {
+  %g, %u = lm.split %gu : (tensor<128x512xbf16>) -> (tensor<128x256xbf16>, tensor<128x256xbf16>)
+  %a = lm.swiglu %g, %u : tensor<128x256xbf16>
+  %c, %s = lm.quantize_columns %a : (tensor<128x256xbf16>) -> (tensor<256x128xf8E4M3FN>, tensor<1x256xf32>) {backward}
+  return %c : tensor<256x128xf8E4M3FN>
+}
+
 // Something else reads the activation, or the gradients in the other order.
 // CHECK-LABEL: func.func @read_again(
 // CHECK:         lm.swiglu %

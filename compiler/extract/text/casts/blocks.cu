@@ -80,6 +80,15 @@ inline Element computed(double value, double terms, const host::Array &x) {
   return {value, fabs(terms) * 0x1p-20 + (x.type == host::Type::BF16 ? fabs(value) * 0x1p-8 : 0)};
 }
 
+// Returns a function that returns the elements of SwiGLU of the halves, of `width` columns, of gu.
+inline auto swigluOf(const host::Array &gu, int64_t width) {
+  return [&gu, width](int64_t row, int64_t column) {
+    const double g = gu.at(row * 2 * width + column), u = gu.at(row * 2 * width + width + column);
+    const double a = g / (1 + std::exp(-g)) * u;
+    return computed(a, a, gu);
+  };
+}
+
 // Checks a cast of rows and of columns.
 template <typename ElementAt>
 inline void checkBothWays(ElementAt elementAt, int64_t rows, int64_t columns, host::Array &codes,

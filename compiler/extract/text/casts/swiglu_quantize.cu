@@ -5,13 +5,7 @@ static void check(host::Difference &difference) {
   experts::draw();
   blocks::spread(arrays[kGu], 2 * kWidth);
   experts::compute();
-  blocks::checkBothWays(
-      [](int64_t row, int64_t column) {
-        const double g = arrays[kGu].at(row * 2 * kWidth + column);
-        const double a =
-            g / (1 + std::exp(-g)) * arrays[kGu].at(row * 2 * kWidth + kWidth + column);
-        return blocks::computed(a, a, arrays[kGu]);
-      },
-      kDown * 128, kWidth, arrays[kCodes], arrays[kScales], arrays[kTransposed],
-      arrays[kTransposedScales], difference);
+  blocks::checkBothWays(blocks::swigluOf(arrays[kGu], kWidth), kDown * 128, kWidth, arrays[kCodes],
+                        arrays[kScales], arrays[kTransposed], arrays[kTransposedScales],
+                        difference);
 }

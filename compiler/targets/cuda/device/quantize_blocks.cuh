@@ -53,21 +53,27 @@ __device__ inline Vec<u8, 4> encode(const Vec<T, 4> &elements, float inverse) {
   return codes;
 }
 
-// A warp has 128 elements of a row. Grid: groups of 8 rows (x), and blocks of a row (y); 256
-// threads.
-template <typename Shape, typename T>
-__device__ void quantizeRows(const T *x, u8 *codes, float *scales) {
+// A warp casts 128 elements of a row, elementsAt(row, column) from a column on. Grid: groups of 8 rows
+// (x), and blocks of a row (y); 256 threads.
+template <typename Shape, typename ElementsAt>
+__device__ inline void encodeRows(ElementsAt elementsAt, u8 *codes, float *scales) {
   using Format = typename Shape::Format;
-  const int lane = int(threadIdx.x) % 32;
+  const int lane = int(threadIdx.x) % 32, column = int(blockIdx.y) * 128 + 4 * lane;
   const i64 row = i64(blockIdx.x) * 8 + int(threadIdx.x) / 32;
   if (row >= Shape::rows)
     return;
-  const i64 at = row * Shape::columns + int(blockIdx.y) * 128 + 4 * lane;
-  const Vec<T, 4> elements = load<4>(x + at);
+  const auto elements = elementsAt(row, column);
   const float scale = scaleOf<Format>(largestOfWarp(largestOf(elements)));
-  store<4>(codes + at, encode<Format>(elements, 1.0f / scale));
+  store<4>(codes + row * Shape::columns + column, encode<Format>(elements, 1.0f / scale));
   if (lane == 0)
     storeOne(scales + i64(blockIdx.y) * Shape::rows + row, scale);
+}
+
+template <typename Shape, typename T>
+__device__ void quantizeRows(const T *x, u8 *codes, float *scales) {
+  encodeRows<Shape>(
+      [=](i64 row, int column) { return load<4>(x + row * Shape::columns + column); }, codes,
+      scales);
 }
 
 // Writes the codes of a tile's columns, as rows, and their scales. `elements` are the thread's squares

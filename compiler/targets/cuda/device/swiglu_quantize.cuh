@@ -1,7 +1,7 @@
-// SwiGLU, or its gradient, whose result is cast to 8-bit floats along rows and along columns and is
-// not stored itself. gu = [g | u] has rows of 2 width elements, d and a of width.
+// SwiGLU, or its gradient, whose result is cast to 8-bit floats along rows, along columns or both, and
+// is not stored itself. gu = [g | u] has rows of 2 width elements, d and a of width.
 //
-//   swigluQuantize:      a = silu(g) u
+//   swigluQuantize, swigluQuantizeRows, swigluQuantizeColumns:  a = silu(g) u
 //   swigluGradQuantize:  [dg | du], dg = d u s (1 + g (1 - s)), du = d g s, s = 1 / (1 + e^-g)
 //
 // `Shape` is that of the result in quantize_blocks.cuh, with the constant int width. Grid: tiles of
@@ -30,21 +30,49 @@ template <typename Shape, typename Each> __device__ inline void forSquares(Each 
            Tile::firstColumn() + 4 * Tile::lane());
 }
 
+// Returns four elements of a row of a.
+template <typename Shape, typename T>
+__device__ inline Vec<T, 4> swigluAt(const T *gu, i64 row, int column) {
+  const T *from = gu + row * (2 * Shape::width) + column;
+  const Vec<T, 4> gates = load<4>(from), ups = load<4>(from + Shape::width);
+  Vec<T, 4> a;
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const float g = toReal(gates.at[j]);
+    round(a.at[j], g * products::sigmoid(g) * toReal(ups.at[j]));
+  }
+  return a;
+}
+
+// Computes the elements of a that a thread has of a tile.
+template <typename Shape, typename T>
+__device__ inline void swigluTile(const T *gu, Vec<T, 4> (&a)[Transpose<Shape>::kSquares][4]) {
+  forSquares<Shape>([&](int square, int i, i64 row, int column) {
+    a[square][i] = swigluAt<Shape>(gu, row, column);
+  });
+}
+
 } // namespace casts
+
+// Grid and threads are those of quantizeRows().
+template <typename Shape, typename T>
+__device__ void swigluQuantizeRows(const T *gu, u8 *codes, float *scales) {
+  encodeRows<Shape>(
+      [=](i64 row, int column) { return casts::swigluAt<Shape>(gu, row, column); }, codes, scales);
+}
+
+template <typename Shape, typename T>
+__device__ void swigluQuantizeColumns(const T *gu, u8 *codes, float *scales) {
+  Vec<T, 4> a[Transpose<Shape>::kSquares][4];
+  casts::swigluTile<Shape>(gu, a);
+  encodeColumns<Shape>(a, Transpose<Shape>::firstColumn(), codes, scales);
+}
 
 template <typename Shape, typename T>
 __device__ void swigluQuantize(const T *gu, u8 *codes, float *scales, u8 *transposed,
                                float *transposedScales) {
   Vec<T, 4> a[Transpose<Shape>::kSquares][4];
-  casts::forSquares<Shape>([&](int square, int i, i64 row, int column) {
-    const T *from = gu + row * (2 * Shape::width) + column;
-    const Vec<T, 4> gates = load<4>(from), ups = load<4>(from + Shape::width);
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const float g = toReal(gates.at[j]);
-      casts::round(a[square][i].at[j], g * products::sigmoid(g) * toReal(ups.at[j]));
-    }
-  });
+  casts::swigluTile<Shape>(gu, a);
   encodeRowsColumns<Shape>(a, Transpose<Shape>::firstColumn(), codes, scales, transposed,
                            transposedScales);
 }

@@ -1,6 +1,6 @@
 // The kernels of the casts with a scale for each block: quantize_rows, quantize_columns,
-// quantize_tiles, quantize_rows_columns, quantize_tiles_both, swiglu_quantize and
-// swiglu_grad_quantize.
+// quantize_tiles, quantize_rows_columns and quantize_tiles_both, and those that also compute SwiGLU
+// or its gradient.
 #include "compiler/targets/cuda/CudaTypes.h"
 #include "compiler/targets/cuda/templates/CommandTemplates.h"
 
@@ -105,6 +105,23 @@ std::vector<TemplateLaunch> lmc::codegen::templatesOf(plan_ir::SwigluQuantizeOp 
                                                       const CudaArch &) {
   return castLaunch(op, {{op.getGu(), "gu"}}, "swiglu_quantize", "swigluQuantize",
                     "silu(g) u, cast along rows and along columns.",
+                    {blocksAlong(op.getGu(), 1, 2 * kScaledBlock), blocksAlong(op.getGu(), 0), 1},
+                    kColumnBytes, "swiglu_quantize", contentOf(op.getGu()).getDimSize(1) / 2);
+}
+
+std::vector<TemplateLaunch> lmc::codegen::templatesOf(plan_ir::SwigluQuantizeRowsOp op,
+                                                      const CudaArch &) {
+  return castLaunch(
+      op, {{op.getGu(), "gu"}}, "swiglu_quantize_rows", "swigluQuantizeRows",
+      "silu(g) u, cast along rows.",
+      {blocksAlong(op.getGu(), 0, 8), blocksAlong(op.getGu(), 1, 2 * kScaledBlock), 1}, 0,
+      "swiglu_quantize", contentOf(op.getGu()).getDimSize(1) / 2);
+}
+
+std::vector<TemplateLaunch> lmc::codegen::templatesOf(plan_ir::SwigluQuantizeColumnsOp op,
+                                                      const CudaArch &) {
+  return castLaunch(op, {{op.getGu(), "gu"}}, "swiglu_quantize_columns", "swigluQuantizeColumns",
+                    "silu(g) u, cast along columns.",
                     {blocksAlong(op.getGu(), 1, 2 * kScaledBlock), blocksAlong(op.getGu(), 0), 1},
                     kColumnBytes, "swiglu_quantize", contentOf(op.getGu()).getDimSize(1) / 2);
 }
