@@ -155,14 +155,15 @@ def tables():
     print(f"llama1b 64 x 2048 in 8 bits: {codes['memory']['peak_bytes'] / 1e9:.1f} GB, {100 * less:.1f}% of the step recomputes")
 
 
-def monotone():
+def monotone(fp8):
     """40 budgets, or LMC_FUZZ times as many, from that of whole layers that are recomputed to that of values that are kept
     though they are free to compute again: each plan is within its budget, and none with more memory is slower."""
     count = max(2, int(float(os.environ.get("LMC_FUZZ", "1")) * 40))
 
     def job(budget):
         return explain("llama1b.toml", *ONE_H100, "--set=training.micro_batch_size=16", "--set=training.batch_size=16",
-                       "--set=model.num_hidden_layers=4", "--set=memory.recompute=auto", f"--memory-budget={budget}")
+                       "--set=model.num_hidden_layers=4", "--set=memory.recompute=auto", f"--set=training.fp8={fp8}",
+                       f"--memory-budget={budget}")
 
     tight, free = job(1), job("200GiB")
     least, most = (report["memory"]["peak_bytes"] for report in (tight, free))
@@ -175,8 +176,13 @@ def monotone():
     taken = [free["recompute"]["options"][index]["name"] for index in free["recompute"]["layers"]]
     assert "keep1" in options and taken == ["keep1"] * 4, (options, taken)
     chunks = sorted({report["loss_chunk"]["tokens"] for report in reports})
-    print(f"{count} budgets: {seconds[0] / seconds[-1]:.3f} times as fast with {most / least:.2f} times the memory, "
+    print(f"fp8 {fp8}: {count} budgets: {seconds[0] / seconds[-1]:.3f} times as fast with {most / least:.2f} times the memory, "
           f"chunks of {chunks[0]} to {chunks[-1]} tokens")
 
 
-{"budgets": budgets, "tables": tables, "micro-batch": micro_batch, "bounds": bounds, "monotone": monotone}[check]()
+def all_monotone():
+    for fp8 in ("none", "tensor", "block"):
+        monotone(fp8)
+
+
+{"budgets": budgets, "tables": tables, "micro-batch": micro_batch, "bounds": bounds, "monotone": all_monotone}[check]()
