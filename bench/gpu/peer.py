@@ -145,6 +145,12 @@ def attention_of(args):
     return sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION], set_priority=True)
 
 
+def to_float8(model, recipe: str) -> None:
+    """Lets torchao compute the linear layers with 8-bit floats: embedding and head are none."""
+    from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+    convert_to_float8_training(model, config=Float8LinearConfig.from_recipe_name(recipe))
+
+
 def main() -> None:
     if sys.argv[1:] == ["--probe"]:
         print(json.dumps({"torch": torch.__version__, "sees_the_gpu": torch.cuda.is_available()}))
@@ -152,6 +158,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("shape", type=json.loads, help="keys of [model], and sequence_length, as JSON")
     parser.add_argument("--mode", choices=["eager", "compile", "tuned"], required=True)
+    parser.add_argument("--float8", choices=["tensorwise", "rowwise"], help="a recipe of torchao, which must be installed")
     parser.add_argument("--mbs", type=int, required=True)
     parser.add_argument("--gas", type=int, default=1)
     parser.add_argument("--steps", type=int, default=10)
@@ -163,6 +170,8 @@ def main() -> None:
     seq = args.shape["sequence_length"]
     with torch.device(args.device):
         model = Model(args.shape, args.loss_tokens, args.mode == "tuned")
+    if args.float8:
+        to_float8(model, args.float8)
     adamw = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     forward = torch.compile(model) if args.mode != "eager" else model
     ids = torch.randint(args.shape["vocab_size"], (args.gas, args.mbs, seq + 1), device=args.device)
