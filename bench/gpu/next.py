@@ -8,11 +8,11 @@ list in words; `test/parity/test_gpu.py` compares the two.
 # Name, section, the items of the section (a regular expression, as of --only), seconds.
 NEXT = (
     ("instructions", "ceilings", "^instructions$", 25),
-    ("smoke", "smoke", "", 29),
+    ("smoke", "smoke", "", 31),
     ("power", "power", "", 80),
     ("attention", "attention", "MBS 16, 2048|Llama 3 8B|heads of 256", 60),
     ("products", "products", "", 55),
-    ("streams", "streams", "", 65),
+    ("streams", "streams", "", 63),
     ("steps", "steps", "^llama1b MBS (16|32)", 100),
     ("eight bits", "steps", "^fp8", 75),
     ("peers", "training", "PyTorch tuned MBS 16( GAS 8)?$", 150),
