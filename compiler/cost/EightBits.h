@@ -17,7 +17,8 @@ struct EightBitsForecast {
 };
 
 // Returns the forecast for training.fp8 = "tensor". Each cast and each transpose counts as a kernel
-// of its own, which moves its operands' bytes; what else changes, such as fusion, does not count.
+// of its own, which moves its operands' bytes. In a model without experts, ranks gather half the
+// bytes of a layer. What else changes, such as fusion, does not count.
 // nullopt if the device has no such products, if the plan has them already, or if it does not
 // compute in bf16.
 std::optional<EightBitsForecast> eightBitsForecast(const plan::Plan &plan, const CostModel &model);

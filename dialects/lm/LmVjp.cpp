@@ -117,13 +117,14 @@ Quantized lmc::lm::quantizeTiles(OpBuilder &b, Location loc, Value x, Type dtype
 // Casts columns of what `rows` casts, beside it: the forward pass may keep the codes for the
 // backward pass, and then makes both at once.
 static Quantized columnsBeside(OpBuilder &b, QuantizeRowsOp rows) {
+  Type format = rows.getCodes().getType().getElementType();
   for (Operation *reader : rows.getX().getUsers())
-    if (auto columns = dyn_cast<QuantizeColumnsOp>(reader))
+    if (auto columns = dyn_cast<QuantizeColumnsOp>(reader);
+        columns && columns.getCodes().getType().getElementType() == format)
       return {columns.getCodes(), columns.getScales()};
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointAfter(rows);
-  return quantizeColumns(b, rows.getLoc(), rows.getX(),
-                         cast<RankedTensorType>(rows.getCodes().getType()).getElementType());
+  return quantizeColumns(b, rows.getLoc(), rows.getX(), format);
 }
 
 // y = a op(b). The gradient of codes is that of the numbers which they stand for, so it is that of

@@ -37,20 +37,15 @@ struct Cast {
   Value transposed, transposedScales;
 };
 
-// Returns the result of an `Op` that reads `value`, or null.
-template <typename Op> Value madeOf(Value value) {
-  for (Operation *user : value.getUsers())
-    if (auto op = dyn_cast<Op>(user))
-      return op->getResult(0);
-  return {};
-}
-
 // Returns the casts of a function, whose scales come from the variables themselves.
 SmallVector<Cast> castsOf(func::FuncOp function) {
   SmallVector<Cast> casts;
   auto add = [&](lm::LoadOp load, Value codes, Value scale) {
-    casts.push_back(
-        {load, codes, scale, madeOf<lm::TransposeOp>(codes), madeOf<lm::TransposeScalesOp>(scale)});
+    Cast &cast = casts.emplace_back(Cast{load, codes, scale, {}, {}});
+    if (auto transpose = lm::readerOf<lm::TransposeOp>(codes))
+      cast.transposed = transpose;
+    if (auto transpose = lm::readerOf<lm::TransposeScalesOp>(scale))
+      cast.transposedScales = transpose;
   };
   for (auto tiles : function.getBody().front().getOps<lm::QuantizeTilesOp>())
     if (lm::LoadOp load = loadOf(tiles.getX()))

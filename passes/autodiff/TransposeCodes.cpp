@@ -50,8 +50,9 @@ public:
   unsigned numTransposed = 0;
 
 private:
-  // If callers of `forward` pass codes which it casts only to functions that need their transpose,
-  // makes it return the transpose: it takes as many bytes, and one kernel can make both.
+  // `forward` may return codes of a cast. If all that its callers do with them is to pass them to
+  // functions that need the transpose, makes it return the transpose: this takes as many bytes, and
+  // one kernel can make both.
   void keepTransposes(func::FuncOp forward) {
     auto result = cast<func::ReturnOp>(forward.getBody().front().getTerminator());
     for (OpOperand &codes : result->getOpOperands()) {

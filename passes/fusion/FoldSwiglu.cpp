@@ -17,6 +17,8 @@
 #include "passes/fusion/Halves.h"
 #include "passes/fusion/Passes.h"
 
+#include "dialects/lm/Lm.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Dominance.h"
 
@@ -36,24 +38,6 @@ using namespace lmc;
 static bool isTiled(Value matrix) {
   auto type = cast<RankedTensorType>(matrix.getType());
   return type.getElementType().isBF16() && type.getDimSize(1) % 8 == 0;
-}
-
-lm::SplitOp lmc::halvesOf(Value gate, Value up) {
-  auto split = gate.getDefiningOp<lm::SplitOp>();
-  if (!split || split.getNumResults() != 2 || gate != split.getResult(0) ||
-      up != split.getResult(1) || gate.getType() != up.getType())
-    return {};
-  return split;
-}
-
-lm::JoinOp lmc::joinOf(Value first, Value second) {
-  if (!first.hasOneUse() || !second.hasOneUse())
-    return {};
-  auto join = dyn_cast<lm::JoinOp>(*first.user_begin());
-  if (!join || join.getParts().size() != 2 || join.getParts()[0] != first ||
-      join.getParts()[1] != second)
-    return {};
-  return join;
 }
 
 static void eraseUnused(ArrayRef<Operation *> ops) {

@@ -1,5 +1,5 @@
-// lm-fold-transpose: makes a cast to 8-bit floats and that of the transpose of its input one op.
-// Passes.td shows an example.
+// lm-fold-transpose: makes a cast to 8-bit floats and that of the transpose of its input one op,
+// and SwiGLU and its cast in blocks. Passes.td shows an example.
 #include "passes/fusion/Halves.h"
 #include "passes/fusion/Passes.h"
 
@@ -95,14 +95,8 @@ static bool foldColumns(lm::QuantizeRowsOp cast) {
 // Makes a cast of tiles and the transposes of its codes and of its scales one cast. Returns false
 // if there are no such transposes.
 static bool foldTiles(lm::QuantizeTilesOp cast) {
-  lm::TransposeOp codes;
-  lm::TransposeScalesOp scales;
-  for (Operation *reader : cast.getCodes().getUsers())
-    if (auto transpose = dyn_cast<lm::TransposeOp>(reader))
-      codes = transpose;
-  for (Operation *reader : cast.getScales().getUsers())
-    if (auto transpose = dyn_cast<lm::TransposeScalesOp>(reader))
-      scales = transpose;
+  auto codes = lm::readerOf<lm::TransposeOp>(cast.getCodes());
+  auto scales = lm::readerOf<lm::TransposeScalesOp>(cast.getScales());
   if (!codes || !scales)
     return false;
   OpBuilder b(cast);

@@ -198,7 +198,8 @@ def test_losses_are_those_of_pytorch(programs, compiled, tmp_path, in_fp8, mode,
     print(losses)
     assert losses[0][0] == pytest.approx(losses[0][1], rel=1e-5 if mode == "tensor" else 1e-4)
     # A sum that rounds differently can change a code, and with it all later ones; it can give a token another expert.
-    bounds = [8e-2 if job.model.sparse else 1e-2] * (STEPS // 2) + [8e-2] * (STEPS - STEPS // 2)
+    first, later = (8e-2, 8e-2) if job.model.sparse else (1e-2, 5e-2 if mode == "block" else 1e-2)
+    bounds = [first] * (STEPS // 2) + [later] * (STEPS - STEPS // 2)
     assert all(mine == pytest.approx(other, rel=bound) for (mine, other), bound in zip(losses, bounds, strict=True))
 
 

@@ -40,7 +40,8 @@ inline void checkVectors(ElementAt elementAt, host::Array &found, host::Array &f
   host::Expected codes, scales;
   found.fetch();
   foundScales.fetch();
-  auto nearest = [](double value, double low, double high) { return value == high ? high : low; };
+  // Returns the one of both right values that was found, or any if none was.
+  auto rightOf = [](double found, double low, double high) { return found == high ? high : low; };
   for (int64_t vector : host::sample(vectors, 64))
     for (int64_t block = 0; block < count / 128; ++block) {
       Element elements[128];
@@ -52,12 +53,12 @@ inline void checkVectors(ElementAt elementAt, host::Array &found, host::Array &f
         most = fmax(most, fabs(elements[i].value) + elements[i].error);
       }
       const double scale =
-          nearest(foundScales.at(block * vectors + vector), scaleOf(found.type, least),
+          rightOf(foundScales.at(block * vectors + vector), scaleOf(found.type, least),
                   scaleOf(found.type, most));
       scales.add(block * vectors + vector, scale);
       for (int64_t i = 0; i < 128; ++i) {
         const int64_t at = vector * count + block * 128 + i;
-        codes.add(at, nearest(found.at(at),
+        codes.add(at, rightOf(found.at(at),
                               rounded(found.type, (elements[i].value - elements[i].error) / scale),
                               rounded(found.type, (elements[i].value + elements[i].error) / scale)));
       }

@@ -149,22 +149,23 @@ struct Computed {
   }
 };
 
-// Casts rows, and then columns, of `columns` columns, where there are codes for them.
-void castComputed(int threads, const Computed &from, int64_t rows, int64_t columns,
-                  const Coded &toRows, const Coded &toColumns) {
-  const std::vector<char> made = from.matrix(threads, rows, columns);
-  const Source x{from.gu.dtype, made.data(), columns};
-  if (toRows.codes)
-    castRows(threads, x, rows, toRows);
-  if (toColumns.codes)
-    castColumns(threads, x, rows / kBlock, toColumns);
+// Binds a cast of `rows` rows of `columns` values: along rows, along columns or both, where there
+// are codes for them.
+BoundCommand bindComputed(Resolver &at, const Computed &from, int64_t rows, int64_t columns,
+                          const Coded &toRows, const Coded &toColumns) {
+  return [=, threads = at.threads] {
+    const std::vector<char> made = from.matrix(threads, rows, columns);
+    const Source x{from.gu.dtype, made.data(), columns};
+    if (toRows.codes)
+      castRows(threads, x, rows, toRows);
+    if (toColumns.codes)
+      castColumns(threads, x, rows / kBlock, toColumns);
+  };
 }
 
-BoundCommand boundSwiglu(Resolver &at, int64_t gu, int64_t rows, int64_t width, const Coded &toRows,
-                         const Coded &toColumns) {
-  return [=, threads = at.threads, from = Computed{sourceAt(at, gu, 2 * width), {}, width}] {
-    castComputed(threads, from, rows, width, toRows, toColumns);
-  };
+BoundCommand bindSwiglu(Resolver &at, int64_t gu, int64_t rows, int64_t width, const Coded &toRows,
+                        const Coded &toColumns) {
+  return bindComputed(at, {sourceAt(at, gu, 2 * width), {}, width}, rows, width, toRows, toColumns);
 }
 
 } // namespace
@@ -199,36 +200,32 @@ Result<BoundCommand> resolve(Resolver &at, const plan::Command &,
 
 template <>
 Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::SwigluQuantize &op) {
-  return boundSwiglu(at, op.gu(), int64_t(op.down()) * kBlock, int64_t(op.across()) * kBlock,
-                     codedAt(at, op.codes(), op.scales()),
-                     codedAt(at, op.transposed(), op.transposed_scales()));
+  return bindSwiglu(at, op.gu(), int64_t(op.down()) * kBlock, int64_t(op.across()) * kBlock,
+                    codedAt(at, op.codes(), op.scales()),
+                    codedAt(at, op.transposed(), op.transposed_scales()));
 }
 
 template <>
 Result<BoundCommand> resolve(Resolver &at, const plan::Command &,
                              const plan::SwigluQuantizeRows &op) {
-  return boundSwiglu(at, op.gu(), int64_t(op.rows()), int64_t(op.blocks()) * kBlock,
-                     codedAt(at, op.codes(), op.scales()), {});
+  return bindSwiglu(at, op.gu(), int64_t(op.rows()), int64_t(op.blocks()) * kBlock,
+                    codedAt(at, op.codes(), op.scales()), {});
 }
 
 template <>
 Result<BoundCommand> resolve(Resolver &at, const plan::Command &,
                              const plan::SwigluQuantizeColumns &op) {
-  return boundSwiglu(at, op.gu(), int64_t(op.down()) * kBlock, int64_t(op.across()) * kBlock, {},
-                     codedAt(at, op.codes(), op.scales()));
+  return bindSwiglu(at, op.gu(), int64_t(op.down()) * kBlock, int64_t(op.across()) * kBlock, {},
+                    codedAt(at, op.codes(), op.scales()));
 }
 
 template <>
 Result<BoundCommand> resolve(Resolver &at, const plan::Command &,
                              const plan::SwigluGradQuantize &op) {
   const auto width = int64_t(op.across()) * kBlock;
-  return BoundCommand(
-      [threads = at.threads, down = int64_t(op.down()),
-       from = Computed{sourceAt(at, op.gu(), 2 * width), sourceAt(at, op.dy(), width), width},
-       rows = codedAt(at, op.codes(), op.scales()),
-       columns = codedAt(at, op.transposed(), op.transposed_scales())] {
-        castComputed(threads, from, down * kBlock, 2 * from.width, rows, columns);
-      });
+  return bindComputed(at, {sourceAt(at, op.gu(), 2 * width), sourceAt(at, op.dy(), width), width},
+                      int64_t(op.down()) * kBlock, 2 * width, codedAt(at, op.codes(), op.scales()),
+                      codedAt(at, op.transposed(), op.transposed_scales()));
 }
 
 template <>
