@@ -15,13 +15,17 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options(--param=ggc-min-heapsize=524288)
 endif()
 
+# Tests that compile small programs link them with mold. It does not link the build: mold 1.10 lets the pages that the
+# loader makes read-only (RELRO) begin where thread-local variables do, which may be on the page before their segment, and
+# then the program does not start; and without RELRO it does not end for some sizes of segments.
 find_program(MOLD mold)
 if(MOLD)
-  set(LMC_FAST_LINKER -fuse-ld=mold) # tests that compile programs link with it, too
-  # mold 1.10 lets the pages that the loader makes read-only (RELRO) begin where thread-local variables do, which may be
-  # 4 bytes before their segment. If these 4 bytes are on the page before it, which is not mapped, the program does not
-  # start: "cannot apply additional memory protection after relocation".
-  add_link_options(${LMC_FAST_LINKER} -Wl,-z,norelro)
+  set(LMC_FAST_LINKER -fuse-ld=mold)
+endif()
+find_program(LMC_LLD ld.lld HINTS /usr/lib/llvm-22/bin)
+if(LMC_LLD)
+  get_filename_component(LMC_LLD_DIR ${LMC_LLD} DIRECTORY)
+  add_link_options(-B${LMC_LLD_DIR} -fuse-ld=lld)
 endif()
 
 if(LMC_SANITIZE)
