@@ -400,6 +400,38 @@ LogicalResult SwigluGradQuantizeOp::verify() {
   return verifyBothWays(*this, gu);
 }
 
+// Checks that `weight` has an element for each column of x, and `reciprocals` one for each row.
+static LogicalResult verifyNormedCast(Operation *op, RankedTensorType x, Value weight,
+                                      Value reciprocals) {
+  if (extent(weight, 0) == x.getDimSize(1) && extent(reciprocals, 0) == x.getDimSize(0))
+    return success();
+  return op->emitOpError("has the weight ")
+         << weight.getType() << " and the reciprocals " << reciprocals.getType() << " for " << x;
+}
+
+LogicalResult NormQuantizeRowsOp::verify() {
+  const RankedTensorType x = getX().getType();
+  if (failed(verifyNormedCast(*this, x, getWeight(), getReciprocals())))
+    return failure();
+  return verifyRowCodes(*this, x, getCodes(), getScales());
+}
+
+LogicalResult NormQuantizeColumnsOp::verify() {
+  const RankedTensorType x = getX().getType();
+  if (failed(verifyNormedCast(*this, x, getWeight(), getReciprocals())))
+    return failure();
+  if (x.getDimSize(1) % kScaleBlock != 0)
+    return emitOpError("casts ") << x << " in blocks of " << kScaleBlock;
+  return verifyColumnCodes(*this, x, getCodes(), getScales());
+}
+
+LogicalResult ReciprocalRmsOp::verify() {
+  if (extent(getReciprocals(), 0) == extent(getX(), 0))
+    return success();
+  return emitOpError("has ") << getReciprocals().getType() << " for the rows of "
+                             << getX().getType();
+}
+
 LogicalResult QuantizeTilesOp::verify() {
   return verifyTileCodes(*this, getX(), getCodes(), getScales());
 }

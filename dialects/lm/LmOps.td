@@ -538,6 +538,24 @@ def SwigluGradQuantizeOp
                       (ins 2DTensorOf<[F32, BF16]>:$dy, 2DTensorOf<[F32, BF16]>:$gu),
                       "$dy `,` $gu">;
 
+def NormQuantizeRowsOp : Lm_CheckedOp<"norm_quantize_rows", [BecomesCall]> {
+  let summary = "lm.quantize_rows of lm.rms_norm of x, and lm.reciprocal_rms of x";
+  let description = "`lm-fold-transpose` makes the op, so that the norm's result is not stored.";
+  let fields = (ins 2DTensorOf<[F32, BF16]>:$x, 1DTensorOf<[F32]>:$weight, F64Attr:$eps);
+  let results = (outs EightBitMatrix:$codes, 2DTensorOf<[F32]>:$scales,
+                      1DTensorOf<[F32]>:$reciprocals);
+  let form = "$x `,` $weight `eps` $eps";
+}
+
+def NormQuantizeColumnsOp : Lm_CheckedOp<"norm_quantize_columns", [BecomesCall]> {
+  let summary = "lm.quantize_columns of lm.rms_norm of x, whose lm.reciprocal_rms is known";
+  let description = "`lm-fold-transpose` makes the op, so that the norm's result is not stored.";
+  let fields = (ins 2DTensorOf<[F32, BF16]>:$x, 1DTensorOf<[F32]>:$weight,
+                    1DTensorOf<[F32]>:$reciprocals);
+  let results = (outs EightBitMatrix:$codes, 2DTensorOf<[F32]>:$scales);
+  let form = "$x `,` $weight `,` $reciprocals";
+}
+
 def QuantizeRowsOp : Lm_CheckedOp<"quantize_rows", [Differentiable, BecomesCall]> {
   let summary = "rounds rows to 8-bit floats, with a scale for 128 elements";
   let description = [{
@@ -660,6 +678,17 @@ def RmsNormOp : Lm_CheckedOp<"rms_norm", [Differentiable, FreeToRecompute]> {
   }];
   let fields = (ins Matrix:$x, Vector:$weight, F64Attr:$eps);
   let form = "$x `,` $weight `eps` $eps";
+}
+
+def ReciprocalRmsOp : Lm_CheckedOp<"reciprocal_rms"> {
+  let summary = "1 / sqrt(mean(x^2) + eps) of each row";
+  let description = [{
+    `x` `[rows, n]`, result `[rows]`: what `lm.rms_norm` multiplies a row by, beside the weight.
+    `lm-fold-transpose` makes the op.
+  }];
+  let fields = (ins 2DTensorOf<[F32, BF16]>:$x, F64Attr:$eps);
+  let results = (outs 1DTensorOf<[F32]>:$reciprocals);
+  let form = "$x `eps` $eps";
 }
 
 def RmsNormGradOp : Lm_CheckedOp<"rms_norm_grad"> {

@@ -254,6 +254,11 @@ static SmallVector<Value> convertOp(OpBuilder &b, lm::RmsNormOp op) {
   return {groups.collapse(b, op.getLoc(), y)};
 }
 
+static SmallVector<Value> convertOp(OpBuilder &b, lm::ReciprocalRmsOp op) {
+  FusionBuilder f(b, op.getLoc(), Hero::RowReduction, op.getX(), "lm.reciprocal_rms");
+  return {f.finish(reciprocalRms(f, f.arg(0), op.getEps().convertToDouble())).getResult(0)};
+}
+
 // Returns the sum of every column of `x` [rows, columns].
 static Value sumColumns(OpBuilder &b, Location loc, Value x, Type element, StringRef source) {
   return reduceAlone(b, loc, Hero::ColumnReduction, x, 0, element, Combine::Add, source);
@@ -875,13 +880,14 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
   Location loc = operation->getLoc();
   return llvm::TypeSwitch<Operation *, SmallVector<Value>>(operation)
       .Case<lm::SwigluOp, lm::SwigluGradOp, lm::GeluOp, lm::GeluGradOp, lm::RopeOp, lm::RmsNormOp,
-            lm::RmsNormGradOp, lm::LayerNormOp, lm::LayerNormGradOp, lm::SumRowsOp, lm::EmbeddingOp,
-            lm::SplitOp, lm::JoinOp, lm::GlobalNormOp, lm::GuardNormOp, lm::OwnRowsOp, lm::MaxAbsOp,
-            lm::Fp8ScaleOp, lm::QuantizeOp, lm::QuantizeWholeRowsOp, lm::DequantizeOp,
-            lm::PieceMaxAbsOp, lm::RanksFp8ScaleOp, lm::PieceQuantizeOp, lm::RowScalesOp,
-            lm::TileScalesOp, lm::TransposeScalesOp, lm::PieceQuantizeTilesOp, lm::ScaledCastOp,
-            lm::BalanceLossOp, lm::BalanceLossGradOp, lm::BalanceTermsOp, lm::LateRowsOp,
-            lm::RouterEntropyOp>([&](auto op) { return convertOp(b, op); })
+            lm::ReciprocalRmsOp, lm::RmsNormGradOp, lm::LayerNormOp, lm::LayerNormGradOp,
+            lm::SumRowsOp, lm::EmbeddingOp, lm::SplitOp, lm::JoinOp, lm::GlobalNormOp,
+            lm::GuardNormOp, lm::OwnRowsOp, lm::MaxAbsOp, lm::Fp8ScaleOp, lm::QuantizeOp,
+            lm::QuantizeWholeRowsOp, lm::DequantizeOp, lm::PieceMaxAbsOp, lm::RanksFp8ScaleOp,
+            lm::PieceQuantizeOp, lm::RowScalesOp, lm::TileScalesOp, lm::TransposeScalesOp,
+            lm::PieceQuantizeTilesOp, lm::ScaledCastOp, lm::BalanceLossOp, lm::BalanceLossGradOp,
+            lm::BalanceTermsOp, lm::LateRowsOp, lm::RouterEntropyOp>(
+          [&](auto op) { return convertOp(b, op); })
       .Case(
           [&](lm::AddOp op) { return elementwise(b, op, [](Elements s) { return s[0] + s[1]; }); })
       .Case([&](lm::CastOp op) { return elementwise(b, op, identity); })

@@ -1,5 +1,5 @@
 // lm-fold-transpose: makes a cast to 8-bit floats and that of the transpose of its input one op,
-// and SwiGLU and its cast in blocks. Passes.td shows an example.
+// and SwiGLU, or an RMS norm, and its cast in blocks. Passes.td shows an example.
 #include "passes/fusion/Halves.h"
 #include "passes/fusion/Passes.h"
 
@@ -67,6 +67,51 @@ static bool foldSwigluGrad(lm::QuantizeRowsColumnsOp cast) {
                                                                {join, grad, split});
 }
 
+// The most columns of a row that norm_quantize.cuh keeps in registers.
+static constexpr int64_t kMostColumns = 16384;
+
+// If only casts in blocks read an RMS norm, makes it a part of them: that of rows also computes the
+// reciprocals of the rows, and that of columns reads them. Returns false if it does not.
+static bool foldNorm(lm::RmsNormOp norm) {
+  const RankedTensorType type = norm.getResult().getType();
+  const int64_t columns = type.getDimSize(1);
+  auto rowCast = lm::readerOf<lm::QuantizeRowsOp>(norm.getResult());
+  auto columnCast = lm::readerOf<lm::QuantizeColumnsOp>(norm.getResult());
+  const int casts = int(bool(rowCast)) + int(bool(columnCast));
+  // A kernel would have to store what the norm decodes.
+  const bool isInMemory = !norm.getX().getDefiningOp<lm::DequantizeOp>();
+  const auto weight =
+      RankedTensorType::get(ArrayRef<int64_t>{columns}, Float32Type::get(norm.getContext()));
+  if (casts == 0 || llvm::range_size(norm->getUsers()) != size_t(casts) || !isInMemory ||
+      norm.getWeight().getType() != weight || columns % lm::kScaleBlock != 0 ||
+      columns > kMostColumns)
+    return false;
+  const auto reciprocalsType = weight.clone(ArrayRef<int64_t>{type.getDimSize(0)});
+  Operation *first = rowCast;
+  if (!rowCast || (columnCast && columnCast->isBeforeInBlock(rowCast)))
+    first = columnCast;
+  OpBuilder b(first);
+  Value reciprocals;
+  if (rowCast) {
+    auto made = lm::NormQuantizeRowsOp::create(b, rowCast.getLoc(), rowCast.getCodes().getType(),
+                                               rowCast.getScales().getType(), reciprocalsType,
+                                               norm.getX(), norm.getWeight(), norm.getEpsAttr());
+    setStep(made, first);
+    reciprocals = made.getReciprocals();
+    rowCast.replaceAllUsesWith(ValueRange{made.getCodes(), made.getScales()});
+    rowCast.erase();
+  } else {
+    reciprocals = lm::ReciprocalRmsOp::create(b, norm.getLoc(), reciprocalsType, norm.getX(),
+                                              norm.getEpsAttr());
+    setStep(reciprocals.getDefiningOp(), first);
+  }
+  if (columnCast)
+    castWhatIsComputed<lm::NormQuantizeColumnsOp>(columnCast,
+                                                  {norm.getX(), norm.getWeight(), reciprocals}, {});
+  norm.erase();
+  return true;
+}
+
 // Makes casts of rows and of columns of the same x, to the same format, one cast, and SwiGLU before
 // a cast a part of it. Returns false if nothing changes.
 static bool foldColumns(lm::QuantizeRowsOp cast) {
@@ -116,6 +161,10 @@ static bool foldTiles(lm::QuantizeTilesOp cast) {
 namespace {
 struct FoldTransposePass : lmc::impl::FoldTransposePassBase<FoldTransposePass> {
   void runOnOperation() override {
+    SmallVector<lm::RmsNormOp> norms;
+    getOperation().walk([&](lm::RmsNormOp op) { norms.push_back(op); });
+    for (lm::RmsNormOp op : norms)
+      numFolded += foldNorm(op);
     SmallVector<Operation *> ops;
     getOperation().walk([&](Operation *op) {
       auto transpose = dyn_cast<lm::TransposeOp>(op);

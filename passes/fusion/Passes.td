@@ -111,6 +111,11 @@ def FoldTransposePass : Pass<"lm-fold-transpose", "::mlir::ModuleOp"> {
     (`lm.swiglu_quantize_rows`, `lm.swiglu_quantize_columns`, of both `lm.swiglu_quantize`), and so does its
     gradient (`lm.swiglu_grad_quantize`): they are not stored.
 
+    An `lm.rms_norm` of whole rows, of f32 weights, that only casts in blocks read, is not stored, either:
+    `lm.norm_quantize_rows` computes the norm and casts it along rows, and `lm.norm_quantize_columns` along
+    columns. The latter reads x and the reciprocal 1 / sqrt(mean(x^2) + eps) of each row, which the cast of
+    rows writes, or an `lm.reciprocal_rms` where there is none.
+
     ```mlir
     %max = lm.max_abs %x : (tensor<32x16xbf16>) -> tensor<f32>
     %scale = lm.fp8_scale %max of f8E5M2 : (tensor<f32>) -> tensor<f32>

@@ -140,8 +140,10 @@ def with_experts(job: Job, count: int) -> Job:
 # reads that of SwiGLU, too, so that it is stored.
 CASTS = {
     "tensor": {"transpose", "quantize_transposed"}, "tensor kept": {"quantize_transposed"},
-    "block": {"quantize_rows", "quantize_columns", "quantize_rows_columns", "quantize_tiles", "quantize_tiles_both"},
-    "block kept": {"quantize_rows_columns", "swiglu_quantize", "swiglu_grad_quantize"},
+    "block": {"norm_quantize_rows", "norm_quantize_columns", "quantize_rows", "quantize_columns", "quantize_rows_columns",
+              "quantize_tiles", "quantize_tiles_both"},
+    "block kept": {"norm_quantize_rows", "norm_quantize_columns", "quantize_rows_columns", "swiglu_quantize",
+                   "swiglu_grad_quantize"},
 }
 
 

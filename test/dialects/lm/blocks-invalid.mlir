@@ -181,3 +181,27 @@ func.func @swiglu_grad_quantize(%d: tensor<128x256xbf16>, %gu: tensor<128x256xbf
   %c, %s, %t, %u = lm.swiglu_grad_quantize %d, %gu : (tensor<128x256xbf16>, tensor<128x256xbf16>) -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>, tensor<256x128xf8E4M3FN>, tensor<1x256xf32>)
   return
 }
+
+// -----
+
+func.func @norm_quantize_rows(%x: tensor<128x256xbf16>, %w: tensor<128xf32>) {
+  // expected-error @below {{has the weight 'tensor<128xf32>' and the reciprocals 'tensor<128xf32>' for 'tensor<128x256xbf16>'}}
+  %c, %s, %r = lm.norm_quantize_rows %x, %w eps 1.0e-05 : (tensor<128x256xbf16>, tensor<128xf32>) -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>, tensor<128xf32>)
+  return
+}
+
+// -----
+
+func.func @norm_quantize_columns(%x: tensor<128x200xbf16>, %w: tensor<200xf32>, %r: tensor<128xf32>) {
+  // expected-error @below {{casts 'tensor<128x200xbf16>' in blocks of 128}}
+  %c, %s = lm.norm_quantize_columns %x, %w, %r : (tensor<128x200xbf16>, tensor<200xf32>, tensor<128xf32>) -> (tensor<200x128xf8E4M3FN>, tensor<1x200xf32>)
+  return
+}
+
+// -----
+
+func.func @reciprocal_rms(%x: tensor<128x256xbf16>) {
+  // expected-error @below {{has 'tensor<256xf32>' for the rows of 'tensor<128x256xbf16>'}}
+  %r = lm.reciprocal_rms %x eps 1.0e-05 : (tensor<128x256xbf16>) -> tensor<256xf32>
+  return
+}

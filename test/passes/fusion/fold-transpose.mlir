@@ -142,3 +142,58 @@ func.func @read_again(%gu: tensor<128x256xbf16>) -> (tensor<128x128xbf16>, tenso
   %t2, %v2 = lm.quantize_columns %dgu : (tensor<128x256xbf16>) -> (tensor<256x128xf8E4M3FN>, tensor<1x256xf32>) {backward}
   return %a, %c, %t, %c2, %t2 : tensor<128x128xbf16>, tensor<128x128xf8E4M3FN>, tensor<128x128xf8E4M3FN>, tensor<128x256xf8E4M3FN>, tensor<256x128xf8E4M3FN>
 }
+
+// A norm is computed by the cast of its rows. That of columns gets the reciprocals of rows from it, and so
+// comes behind it.
+// CHECK-LABEL: func.func @norm(
+// CHECK-SAME:    %[[X:[^:]*]]: tensor<128x256xbf16>, %[[W:[^:]*]]: tensor<256xf32>)
+// CHECK-NEXT:    %[[C:.*]], %{{.*}}, %[[R:.*]] = lm.norm_quantize_rows %[[X]], %[[W]] eps 1.000000e-05 : (tensor<128x256xbf16>, tensor<256xf32>) -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>, tensor<128xf32>) {backward}
+// CHECK-NEXT:    %[[T:.*]], %{{.*}} = lm.norm_quantize_columns %[[X]], %[[W]], %[[R]] : (tensor<128x256xbf16>, tensor<256xf32>, tensor<128xf32>) -> (tensor<256x128xf8E4M3FN>, tensor<1x256xf32>) {backward}
+// CHECK-NEXT:    return %[[C]], %[[T]]
+// KERN-LABEL:  func.func @norm(
+// KERN:          kern.norm_quantize_rows
+// KERN:          kern.norm_quantize_columns
+func.func @norm(%x: tensor<128x256xbf16>, %w: tensor<256xf32>) -> (tensor<128x256xf8E4M3FN>, tensor<256x128xf8E4M3FN>) {
+  %y = lm.rms_norm %x, %w eps 1.0e-05 : (tensor<128x256xbf16>, tensor<256xf32>) -> tensor<128x256xbf16>
+  %t, %u = lm.quantize_columns %y : (tensor<128x256xbf16>) -> (tensor<256x128xf8E4M3FN>, tensor<1x256xf32>) {backward}
+  %c, %s = lm.quantize_rows %y : (tensor<128x256xbf16>) -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>)
+  return %c, %t : tensor<128x256xf8E4M3FN>, tensor<256x128xf8E4M3FN>
+}
+// CHECK-LABEL: func.func @norm_rows(
+// CHECK-NEXT:    %[[C:.*]], %{{.*}}, %{{.*}} = lm.norm_quantize_rows
+// CHECK-NEXT:    return %[[C]]
+func.func @norm_rows(%x: tensor<100x256xbf16>, %w: tensor<256xf32>) -> tensor<100x256xf8E4M3FN> {
+  %y = lm.rms_norm %x, %w eps 1.0e-05 : (tensor<100x256xbf16>, tensor<256xf32>) -> tensor<100x256xbf16>
+  %c, %s = lm.quantize_rows %y : (tensor<100x256xbf16>) -> (tensor<100x256xf8E4M3FN>, tensor<2x100xf32>)
+  return %c : tensor<100x256xf8E4M3FN>
+}
+// CHECK-LABEL: func.func @norm_columns(
+// CHECK-SAME:    %[[X:[^:]*]]: tensor<128x256xf32>, %[[W:[^:]*]]: tensor<256xf32>)
+// CHECK-NEXT:    %[[R:.*]] = lm.reciprocal_rms %[[X]] eps 1.000000e-05 : (tensor<128x256xf32>) -> tensor<128xf32> {backward}
+// CHECK-NEXT:    %[[T:.*]], %{{.*}} = lm.norm_quantize_columns %[[X]], %[[W]], %[[R]]
+// CHECK-NEXT:    return %[[T]]
+// KERN-LABEL:  func.func @norm_columns(
+// KERN:          kern.fusion row_reduction
+// KERN:          kern.norm_quantize_columns
+func.func @norm_columns(%x: tensor<128x256xf32>, %w: tensor<256xf32>) -> tensor<256x128xf8E4M3FN> {
+  %y = lm.rms_norm %x, %w eps 1.0e-05 : (tensor<128x256xf32>, tensor<256xf32>) -> tensor<128x256xf32>
+  %t, %u = lm.quantize_columns %y : (tensor<128x256xf32>) -> (tensor<256x128xf8E4M3FN>, tensor<1x256xf32>) {backward}
+  return %t : tensor<256x128xf8E4M3FN>
+}
+
+// Norms that something else reads, of heads, of what a kernel decodes, or with weights of bf16 stay.
+// CHECK-LABEL: func.func @other_norms(
+// CHECK-COUNT-4: lm.rms_norm
+// CHECK-NOT:     lm.norm_quantize
+func.func @other_norms(%x: tensor<128x256xbf16>, %codes: tensor<128x256xf8E4M3FN>, %scale: tensor<128xf32>, %w: tensor<256xf32>, %h: tensor<128xf32>, %b: tensor<256xbf16>) -> (tensor<128x256xbf16>, tensor<128x256xf8E4M3FN>, tensor<128x256xf8E4M3FN>, tensor<128x256xf8E4M3FN>, tensor<128x256xf8E4M3FN>) {
+  %y0 = lm.rms_norm %x, %w eps 1.0e-05 : (tensor<128x256xbf16>, tensor<256xf32>) -> tensor<128x256xbf16>
+  %c0, %s0 = lm.quantize_rows %y0 : (tensor<128x256xbf16>) -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>)
+  %y1 = lm.rms_norm %x, %h eps 1.0e-05 : (tensor<128x256xbf16>, tensor<128xf32>) -> tensor<128x256xbf16>
+  %c1, %s1 = lm.quantize_rows %y1 : (tensor<128x256xbf16>) -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>)
+  %d = lm.dequantize %codes, %scale : (tensor<128x256xf8E4M3FN>, tensor<128xf32>) -> tensor<128x256xbf16>
+  %y2 = lm.rms_norm %d, %w eps 1.0e-05 : (tensor<128x256xbf16>, tensor<256xf32>) -> tensor<128x256xbf16>
+  %c2, %s2 = lm.quantize_rows %y2 : (tensor<128x256xbf16>) -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>)
+  %y3 = lm.rms_norm %x, %b eps 1.0e-05 : (tensor<128x256xbf16>, tensor<256xbf16>) -> tensor<128x256xbf16>
+  %c3, %s3 = lm.quantize_rows %y3 : (tensor<128x256xbf16>) -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>)
+  return %y0, %c0, %c1, %c2, %c3 : tensor<128x256xbf16>, tensor<128x256xf8E4M3FN>, tensor<128x256xf8E4M3FN>, tensor<128x256xf8E4M3FN>, tensor<128x256xf8E4M3FN>
+}

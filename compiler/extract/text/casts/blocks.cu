@@ -90,6 +90,16 @@ inline auto swigluOf(const host::Array &gu, int64_t width) {
   };
 }
 
+// Returns a function that returns the elements of the RMS norm of x, with rows of `columns` elements.
+template <typename ReciprocalOf>
+inline auto normOf(const host::Array &x, const host::Array &weight, int64_t columns,
+                   ReciprocalOf reciprocalOf) {
+  return [&x, &weight, columns, reciprocalOf](int64_t row, int64_t column) {
+    const double y = x.at(row * columns + column) * reciprocalOf(row) * weight.at(column);
+    return computed(y, y, x);
+  };
+}
+
 // Checks a cast of rows and of columns.
 template <typename ElementAt>
 inline void checkBothWays(ElementAt elementAt, int64_t rows, int64_t columns, host::Array &codes,

@@ -28,6 +28,12 @@ template <typename Format> __device__ inline float scaleOf(float largest) {
   return __uint_as_float(u32(exponent > 1 ? exponent : 1) << 23);
 }
 
+namespace casts {
+// Rounds what a cast computes.
+__device__ inline void round(float &to, float x) { to = x; }
+__device__ inline void round(bf16 &to, float x) { to = toBf16(x); }
+} // namespace casts
+
 template <typename T, int N> __device__ inline float largestOf(const Vec<T, N> &elements) {
   float largest = 0;
 #pragma unroll

@@ -16,9 +16,6 @@ namespace lmc {
 
 namespace casts {
 
-__device__ inline void round(float &to, float x) { to = x; }
-__device__ inline void round(bf16 &to, float x) { to = toBf16(x); }
-
 // Calls each(square, i, row, column) for the first of the elements that a thread has of a row.
 template <typename Shape, typename Each> __device__ inline void forSquares(Each each) {
   using Tile = Transpose<Shape>;

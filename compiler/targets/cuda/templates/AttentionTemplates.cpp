@@ -1,5 +1,6 @@
 // Writes the source of attention's kernels: constants, and a call of a device template.
 #include "compiler/targets/cuda/templates/AttentionTemplates.h"
+#include "compiler/targets/cuda/templates/CommandTemplates.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -58,14 +59,6 @@ static int64_t pairsTogether(AttentionPart part, const AttentionShape &shape,
   bool byKeys = part == AttentionPart::GradKeys;
   int64_t shared = shape.seq * rowBytes * (byKeys ? group : 1);
   return std::max<int64_t>(1, cache / shared) * (byKeys ? 1 : group);
-}
-
-static std::string real(double value) {
-  llvm::SmallString<32> text;
-  llvm::raw_svector_ostream(text) << llvm::format("%.9g", double(float(value)));
-  if (!text.str().contains_insensitive('.') && !text.str().contains('e'))
-    text += ".0";
-  return (text + "f").str();
 }
 
 namespace {

@@ -1,5 +1,7 @@
 #include "compiler/targets/cuda/templates/CommandTemplates.h"
 
+#include "llvm/Support/Format.h"
+
 using namespace mlir;
 
 namespace lmc::codegen {
@@ -12,6 +14,14 @@ TemplateLaunch onOperands(CudaKernel kernel, CommandOpInterface op) {
     else if (operand.role != CommandRole::Scratch)
       launch.results.push_back(operand.value);
   return launch;
+}
+
+std::string real(double value) {
+  llvm::SmallString<32> text;
+  llvm::raw_svector_ostream(text) << llvm::format("%.9g", double(float(value)));
+  if (!text.str().contains_insensitive('.') && !text.str().contains('e'))
+    text += ".0";
+  return (text + "f").str();
 }
 
 RankedTensorType bytesType(Operation *op, int64_t bytes) {

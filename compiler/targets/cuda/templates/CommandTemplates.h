@@ -34,6 +34,9 @@ mlir::RankedTensorType scratchOf(kern::ScatterAddOp op);
 // Returns a launch with all operands of the command except its scratch memory.
 TemplateLaunch onOperands(CudaKernel kernel, CommandOpInterface op);
 
+// Returns `value`, rounded to f32, as a literal of CUDA.
+std::string real(double value);
+
 // Returns the type of a scratch memory of `bytes` bytes.
 mlir::RankedTensorType bytesType(mlir::Operation *op, int64_t bytes);
 

@@ -168,6 +168,34 @@ BoundCommand bindSwiglu(Resolver &at, int64_t gu, int64_t rows, int64_t width, c
   return bindComputed(at, {sourceAt(at, gu, 2 * width), {}, width}, rows, width, toRows, toColumns);
 }
 
+// Returns x weight reciprocal of each row, rounded to the dtype of x.
+std::vector<char> normOf(int threads, const Source &x, int64_t rows, const float *weight,
+                         const float *reciprocals) {
+  const int64_t columns = x.columns, bytes = columns * int64_t(byteWidth(x.dtype));
+  std::vector<char> made(size_t(rows * bytes));
+  forRows(threads, rows, [&](int64_t row) {
+    std::vector<float> values(static_cast<size_t>(columns));
+    x.read(row, 0, values.data(), columns);
+    for (int64_t i = 0; i < columns; ++i)
+      values[size_t(i)] *= reciprocals[row] * weight[i];
+    convertFloats(plan::DType::F32, values.data(), x.dtype, made.data() + row * bytes,
+                  uint64_t(columns));
+  });
+  return made;
+}
+
+// Sets reciprocals[row] to 1 / sqrt(mean(x^2) + eps) of the row.
+void findReciprocals(int threads, const Source &x, int64_t rows, double eps, float *reciprocals) {
+  forRows(threads, rows, [&](int64_t row) {
+    std::vector<float> values(static_cast<size_t>(x.columns));
+    x.read(row, 0, values.data(), x.columns);
+    double squares = 0;
+    for (float value : values)
+      squares += double(value) * value;
+    reciprocals[row] = float(1 / std::sqrt(squares / double(x.columns) + eps));
+  });
+}
+
 } // namespace
 
 template <>
@@ -226,6 +254,33 @@ Result<BoundCommand> resolve(Resolver &at, const plan::Command &,
   return bindComputed(at, {sourceAt(at, op.gu(), 2 * width), sourceAt(at, op.dy(), width), width},
                       int64_t(op.down()) * kBlock, 2 * width, codedAt(at, op.codes(), op.scales()),
                       codedAt(at, op.transposed(), op.transposed_scales()));
+}
+
+template <>
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &,
+                             const plan::NormQuantizeRows &op) {
+  return BoundCommand([threads = at.threads, rows = int64_t(op.rows()), eps = op.eps(),
+                       x = sourceAt(at, op.x(), int64_t(op.blocks()) * kBlock),
+                       weight = at.address<const float>(op.weight()),
+                       reciprocals = at.address<float>(op.reciprocals()),
+                       to = codedAt(at, op.codes(), op.scales())] {
+    findReciprocals(threads, x, rows, eps, reciprocals);
+    const std::vector<char> y = normOf(threads, x, rows, weight, reciprocals);
+    castRows(threads, {x.dtype, y.data(), x.columns}, rows, to);
+  });
+}
+
+template <>
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &,
+                             const plan::NormQuantizeColumns &op) {
+  return BoundCommand([threads = at.threads, down = int64_t(op.down()),
+                       x = sourceAt(at, op.x(), int64_t(op.across()) * kBlock),
+                       weight = at.address<const float>(op.weight()),
+                       reciprocals = at.address<const float>(op.reciprocals()),
+                       to = codedAt(at, op.codes(), op.scales())] {
+    const std::vector<char> y = normOf(threads, x, down * kBlock, weight, reciprocals);
+    castColumns(threads, {x.dtype, y.data(), x.columns}, down, to);
+  });
 }
 
 template <>
