@@ -61,7 +61,7 @@ __global__ void drawNormals(bf16 *to, size_t count, unsigned stream) {
 template <int Batch, int Seq, int HeadDim, int Window> struct ShapeOf {
   static constexpr int batch = Batch, seq = Seq, heads = 32, kvHeads = 8, headDim = HeadDim;
   static constexpr int window = Window;
-  static constexpr bool documents = false, rope = false;
+  static constexpr bool documents = false, rope = false, largest = false;
   static constexpr int qPitch = (heads + 2 * kvHeads) * headDim, kPitch = qPitch, vPitch = qPitch;
   static constexpr int outPitch = heads * headDim, doutPitch = outPitch;
   static constexpr int dqPitch = qPitch, dkPitch = qPitch, dvPitch = qPitch;
@@ -99,9 +99,9 @@ template <typename Shape, typename Tile>
 __global__ void __launch_bounds__(32 * Tile::warps, Tile::blocks)
     forward(const bf16 *q, const bf16 *k, const bf16 *v, bf16 *out, float *lse) {
   if constexpr (Tile::warpgroups)
-    lmc::attentionForwardGroups<Shape, Tile, Tile::headDim>(q, k, v, nullptr, out, lse);
+    lmc::attentionForwardGroups<Shape, Tile, Tile::headDim>(q, k, v, nullptr, out, lse, nullptr);
   else
-    lmc::attentionForward<Shape, Tile, Tile::headDim>(q, k, v, nullptr, out, lse);
+    lmc::attentionForward<Shape, Tile, Tile::headDim>(q, k, v, nullptr, out, lse, nullptr);
 }
 template <typename Shape, typename Tile>
 __global__ void __launch_bounds__(32 * Tile::warps, Tile::blocks)
@@ -109,10 +109,11 @@ __global__ void __launch_bounds__(32 * Tile::warps, Tile::blocks)
                 const bf16 *dout, bf16 *dq, float *delta) {
   if constexpr (Tile::warpgroups)
     lmc::attentionGradQueriesGroups<Shape, Tile, Tile::headDim>(q, k, v, out, lse, dout, nullptr,
-                                                                nullptr, nullptr, dq, delta);
+                                                                nullptr, nullptr, dq, delta,
+                                                                nullptr);
   else
     lmc::attentionGradQueries<Shape, Tile, Tile::headDim>(q, k, v, out, lse, dout, nullptr, nullptr,
-                                                          nullptr, dq, delta);
+                                                          nullptr, dq, delta, nullptr);
 }
 template <typename Shape, typename Tile>
 __global__ void __launch_bounds__(32 * Tile::warps, Tile::blocks)
@@ -120,26 +121,26 @@ __global__ void __launch_bounds__(32 * Tile::warps, Tile::blocks)
              const float *delta, bf16 *dk, bf16 *dv) {
   if constexpr (Tile::warpgroups)
     lmc::attentionGradKeysGroups<Shape, Tile, Tile::headDim>(q, k, v, lse, dout, delta, nullptr,
-                                                             nullptr, nullptr, dk, dv);
+                                                             nullptr, nullptr, dk, dv, nullptr);
   else
     lmc::attentionGradKeys<Shape, Tile, Tile::headDim>(q, k, v, lse, dout, delta, nullptr, nullptr,
-                                                       nullptr, dk, dv);
+                                                       nullptr, dk, dv, nullptr);
 }
 template <typename Shape>
 __global__ void plainForward(const bf16 *q, const bf16 *k, const bf16 *v, bf16 *out, float *lse) {
-  lmc::attentionForwardPlain<Shape, PlainTile>(q, k, v, nullptr, out, lse);
+  lmc::attentionForwardPlain<Shape, PlainTile>(q, k, v, nullptr, out, lse, nullptr);
 }
 template <typename Shape>
 __global__ void plainGradQueries(const bf16 *q, const bf16 *k, const bf16 *v, const bf16 *out,
                                  const float *lse, const bf16 *dout, bf16 *dq, float *delta) {
   lmc::attentionGradQueriesPlain<Shape, PlainTile>(q, k, v, out, lse, dout, nullptr, nullptr,
-                                                   nullptr, dq, delta);
+                                                   nullptr, dq, delta, nullptr);
 }
 template <typename Shape>
 __global__ void plainGradKeys(const bf16 *q, const bf16 *k, const bf16 *v, const float *lse,
                               const bf16 *dout, const float *delta, bf16 *dk, bf16 *dv) {
   lmc::attentionGradKeysPlain<Shape, PlainTile>(q, k, v, lse, dout, delta, nullptr, nullptr,
-                                                nullptr, dk, dv);
+                                                nullptr, dk, dv, nullptr);
 }
 
 // One shape's tensors on the device, and the plain kernels' results.

@@ -21,6 +21,7 @@ static Expected<Program> attentionOf(CommandProgram &to, const plan::Command &co
   to.add("starts", op.starts(), true, 300); // random in [0, 300); each 0 begins a new document
   to.add("out", op.out(), isGradient);
   to.add("lse", op.lse(), isGradient);
+  to.add("largest", op.largest(), false);
   for (auto [name, value] : {std::pair<const char *, uint64_t>{"Batch", op.batch()},
                              {"Seq", op.seq()},
                              {"Heads", op.heads()},

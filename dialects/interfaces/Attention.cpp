@@ -9,6 +9,14 @@ LogicalResult lmc::expectEqual(Operation *op, int64_t actual, int64_t expected, 
   return op->emitOpError("has ") << what << " " << actual << ", expected " << expected;
 }
 
+LogicalResult lmc::verifyLargest(Operation *op, Value largest, RankedTensorType lse,
+                                 int64_t columns) {
+  const auto expected = lse.clone(ArrayRef<int64_t>{lse.getDimSize(0), columns});
+  if (!largest || largest.getType() == expected)
+    return success();
+  return op->emitOpError("has the largest values ") << largest.getType() << ", not " << expected;
+}
+
 LogicalResult lmc::verifyRotation(Operation *op, Value cos, Value sin, int64_t seq,
                                   int64_t headDim) {
   if (!cos && !sin)

@@ -10,6 +10,10 @@ namespace lmc {
 mlir::LogicalResult expectEqual(mlir::Operation *op, int64_t actual, int64_t expected,
                                 llvm::StringRef what);
 
+// Verifies that `largest` is null, or has the type of lse with `columns` columns.
+mlir::LogicalResult verifyLargest(mlir::Operation *op, mlir::Value largest,
+                                  mlir::RankedTensorType lse, int64_t columns);
+
 // Emits an error on `op` if its operands' types do not match. `outType` is the output's type.
 template <typename Op> mlir::LogicalResult verifyAttention(Op op, mlir::RankedTensorType outType) {
   mlir::RankedTensorType q = op.getQ().getType(), k = op.getK().getType(),
@@ -58,6 +62,10 @@ template <typename Op> mlir::LogicalResult verifyAttentionGrad(Op op) {
   if (op.getDq().getType() != op.getQ().getType() || op.getDk().getType() != op.getK().getType() ||
       op.getDv().getType() != op.getV().getType())
     return op.emitOpError("must give dq, dk and dv the types of q, k and v");
+  const int64_t heads = op.getLse().getType().getDimSize(1);
+  const int64_t kvHeads = op.getK().getType().getDimSize(1) / int64_t(op.getHeadDim());
+  if (mlir::failed(verifyLargest(op, op.getLargest(), op.getLse().getType(), heads + 2 * kvHeads)))
+    return mlir::failure();
   return verifyRotation(op, op.getCos(), op.getSin(), int64_t(op.getSeq()),
                         int64_t(op.getHeadDim()));
 }

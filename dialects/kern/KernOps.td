@@ -183,14 +183,15 @@ def SwigluLinearGradOp : Kern_Call<"swiglu_linear_grad", [{
 def AttentionOp : Kern_Call<"attention", [{
     {"q", getQ(), Read, mayBeSpaced}, {"k", getK(), Read, mayBeSpaced},
     {"v", getV(), Read, mayBeSpaced}, {"starts", getStarts()},
-    {"out", getResult(), Write}, {"lse", getLse(), Write}
+    {"out", getResult(), Write}, {"lse", getLse(), Write}, {"largest", getLargest(), Write}
   }]> {
   let summary = "flash attention forward, a template call";
   let description = [{Operands and attributes are those of `lm.attention`.}];
   let fields = (ins Kern_Matrix:$q, Kern_Matrix:$k, Kern_Matrix:$v,
                     Optional<1DTensorOf<[I32]>>:$starts, I64Attr:$head_dim, I64Attr:$seq,
                     F64Attr:$scale, I64Attr:$window);
-  let results = (outs Kern_Matrix:$result, 2DTensorOf<[F32, F64]>:$lse);
+  let results = (outs Kern_Matrix:$result, 2DTensorOf<[F32, F64]>:$lse,
+                      Optional<2DTensorOf<[F32, F64]>>:$largest);
   let form = "$q `,` $k `,` $v (`starts` $starts^)?";
   let hasVerifier = 1;
 }
@@ -200,7 +201,7 @@ def AttentionGradOp : Kern_Call<"attention_grad", [{
     {"v", getV(), Read, mayBeSpaced}, {"out", getOut()}, {"lse", getLse()},
     {"dout", getDout()}, {"starts", getStarts()}, {"cos", getCos()}, {"sin", getSin()},
     {"dq", getDq(), Write, mayBeSpaced}, {"dk", getDk(), Write, mayBeSpaced},
-    {"dv", getDv(), Write, mayBeSpaced}
+    {"dv", getDv(), Write, mayBeSpaced}, {"largest", getLargest(), Write}
   }], [AttrSizedOperandSegments]> {
   let summary = "flash attention backward, a template call";
   let description = [{Operands and attributes are those of `lm.attention_grad`.}];
@@ -209,7 +210,8 @@ def AttentionGradOp : Kern_Call<"attention_grad", [{
                     Optional<1DTensorOf<[I32]>>:$starts, Optional<Kern_Matrix>:$cos,
                     Optional<Kern_Matrix>:$sin, I64Attr:$head_dim, I64Attr:$seq,
                     F64Attr:$scale, I64Attr:$window);
-  let results = (outs Kern_Matrix:$dq, Kern_Matrix:$dk, Kern_Matrix:$dv);
+  let results = (outs Kern_Matrix:$dq, Kern_Matrix:$dk, Kern_Matrix:$dv,
+                      Optional<2DTensorOf<[F32, F64]>>:$largest);
   let form = [{
     $dout `,` $q `,` $k `,` $v `,` $out `,` $lse (`starts` $starts^)? (`rope` $cos^ `,` $sin)?
   }];

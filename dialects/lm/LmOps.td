@@ -746,12 +746,14 @@ def AttentionOp : Lm_CheckedOp<"attention", [Differentiable, BecomesCall]> {
     `window > 0` only if also i - j < window, and with `starts` `[tokens]` only if also
     j >= starts[i], the position within its sequence at which the document of token i
     begins. `lse` `[tokens, heads]` is the log of each softmax's denominator, which is
-    kept for the backward pass.
+    kept for the backward pass. `largest` `[tokens, heads]` has the largest absolute value of each
+    head of a row of the result; `lm-fold-largest` adds it.
     Dao 2023, https://arxiv.org/abs/2307.08691.
   }];
   let fields = (ins Matrix:$q, Matrix:$k, Matrix:$v, Optional<Ids>:$starts, I64Attr:$head_dim,
                     I64Attr:$seq, F64Attr:$scale, DefaultValuedAttr<I64Attr, "0">:$window);
-  let results = (outs Matrix:$result, 2DTensorOf<[F32, F64]>:$lse);
+  let results = (outs Matrix:$result, 2DTensorOf<[F32, F64]>:$lse,
+                      Optional<2DTensorOf<[F32, F64]>>:$largest);
   let form = "$q `,` $k `,` $v (`starts` $starts^)?";
 }
 
@@ -761,13 +763,15 @@ def AttentionGradOp : Lm_CheckedOp<"attention_grad", [AttrSizedOperandSegments, 
     The operands are those of `lm.attention`, its results and the gradient of its
     output. With `rope`, q and k are results of `lm.rope` with these tables (f32), and
     dq and dk are the gradients of the operands of `lm.rope`: they are rotated back
-    before they are rounded.
+    before they are rounded. `largest` `[tokens, heads + 2 kv_heads]` has the largest absolute value
+    of each head of a row of dq, then of dk, then of dv; `lm-fold-largest` adds it.
   }];
   let fields = (ins Matrix:$dout, Matrix:$q, Matrix:$k, Matrix:$v, Matrix:$out,
                     2DTensorOf<[F32, F64]>:$lse, Optional<Ids>:$starts, Optional<Matrix>:$cos,
                     Optional<Matrix>:$sin, I64Attr:$head_dim, I64Attr:$seq, F64Attr:$scale,
                     DefaultValuedAttr<I64Attr, "0">:$window);
-  let results = (outs Matrix:$dq, Matrix:$dk, Matrix:$dv);
+  let results = (outs Matrix:$dq, Matrix:$dk, Matrix:$dv,
+                      Optional<2DTensorOf<[F32, F64]>>:$largest);
   let form = [{
     $dout `,` $q `,` $k `,` $v `,` $out `,` $lse (`starts` $starts^)? (`rope` $cos^ `,` $sin)?
   }];

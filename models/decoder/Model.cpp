@@ -364,8 +364,8 @@ private:
     // A window that covers the whole sequence is written as 0 (none).
     int64_t window = kind.window >= config.training.sequenceLength ? 0 : kind.window;
     auto attended = lm::AttentionOp::create(
-        b, named("self_attn"), q.getType(), tensor({tokens, model.numAttentionHeads}, master), q, k,
-        v, starts, b.getI64IntegerAttr(model.headDim),
+        b, named("self_attn"), q.getType(), tensor({tokens, model.numAttentionHeads}, master),
+        /*largest=*/Type(), q, k, v, starts, b.getI64IntegerAttr(model.headDim),
         b.getI64IntegerAttr(config.training.sequenceLength),
         b.getF64FloatAttr(1.0 / std::sqrt(double(model.headDim))), b.getI64IntegerAttr(window));
     return linear(layer, kind.o, attended.getResult(), model.hiddenSize, residualStddev());

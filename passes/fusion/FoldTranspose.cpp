@@ -78,11 +78,13 @@ static bool foldNorm(lm::RmsNormOp norm) {
   auto rowCast = lm::readerOf<lm::QuantizeRowsOp>(norm.getResult());
   auto columnCast = lm::readerOf<lm::QuantizeColumnsOp>(norm.getResult());
   const int casts = int(bool(rowCast)) + int(bool(columnCast));
-  // A kernel would have to store what the norm decodes.
+  // What lm.dequantize makes is in no memory: the norm's kernel decodes it. A cast would need it
+  // there.
   const bool isInMemory = !norm.getX().getDefiningOp<lm::DequantizeOp>();
   const auto weight =
       RankedTensorType::get(ArrayRef<int64_t>{columns}, Float32Type::get(norm.getContext()));
-  if (casts == 0 || llvm::range_size(norm->getUsers()) != size_t(casts) || !isInMemory ||
+  if (casts == 0 || (casts == 2 && rowCast->getBlock() != columnCast->getBlock()) ||
+      llvm::range_size(norm->getUsers()) != size_t(casts) || !isInMemory ||
       norm.getWeight().getType() != weight || columns % lm::kScaleBlock != 0 ||
       columns > kMostColumns)
     return false;

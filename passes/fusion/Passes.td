@@ -74,6 +74,30 @@ def FoldRopePass : Pass<"lm-fold-rope", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"numFolded", "folded", "gradients of attention that rotate back">];
 }
 
+def FoldLargestPass : Pass<"lm-fold-largest", "::mlir::ModuleOp"> {
+  let summary = "lets attention write the largest values of what it computes";
+  let description = [{
+    The scale of a cast with `training.fp8 = "tensor"` needs the largest absolute value of a tensor. If this
+    is the result of attention, or dq, dk and dv side by side, attention's kernels write the largest value of
+    each head of a row, from registers, and `lm.max_abs` reads these few values. The pass is for CUDA
+    targets: on a CPU `lm.max_abs` finds the tensor in the cache. It must run after `lm-fold-rope`, which makes
+    the rotation a part of the gradient, and after `lm-fold-transpose`, which looks for the `lm.max_abs` of the
+    tensor that is cast.
+
+    ```mlir
+    %out, %lse = lm.attention %q, %k, %v : ...
+    %max = lm.max_abs %out : (tensor<8x16xbf16>) -> tensor<f32>
+    ```
+    becomes
+    ```mlir
+    %out, %lse, %largest = lm.attention %q, %k, %v : ...
+    %max = lm.max_abs %largest : (tensor<8x4xf32>) -> tensor<f32>
+    ```
+  }];
+  let dependentDialects = ["::lmc::lm::LmDialect"];
+  let statistics = [Statistic<"numFolded", "folded", "maxima whose values attention writes">];
+}
+
 def FoldResidualPass : Pass<"lm-fold-residual", "::mlir::ModuleOp"> {
   let summary = "adds the residual in the matrix product of a linear layer";
   let description = [{

@@ -31,7 +31,10 @@ void addJobOptions(Command &command, JobOptions &options) {
                  "~/.cache/lmc/kernels); off: nowhere");
   command.group("");
   command.list("--disable-fusion", "KIND", options.disableFusion,
-               "leave out kinds of fusion: linears, producer, siblings, layers, state, rope, residual, swiglu", true);
+               "leave out kinds of fusion: linears, producer, siblings, layers, state, rope, "
+               "residual, swiglu, "
+               "transpose, largest",
+               true);
   command.option("--long-rows", "KIND", options.longRows,
                  "how CUDA kernels read rows again that registers cannot keep, for comparisons: "
                  "shared (default), again, alone");

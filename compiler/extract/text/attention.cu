@@ -167,6 +167,23 @@ void compare(host::Difference &difference, int index, const float *expected) {
     difference.compare(array, i, reference[size_t(i)]);
 }
 
+// Compares the largest values of the heads of the rows of a result, which are in columns of kLargest from
+// `column` on, with the result itself, which has been fetched.
+void compareLargest(host::Difference &difference, int index, int64_t heads, int64_t column) {
+  if (kLargest < 0)
+    return;
+  const host::Array &result = arrays[size_t(index)];
+  host::Array &largest = arrays[size_t(kLargest)];
+  largest.fetch();
+  largest.tolerance = {0, 0};
+  for (int64_t i = 0; i < int64_t(kBatch) * kSeq * heads; ++i) {
+    double most = 0;
+    for (int64_t c = i * kHeadDim; c < (i + 1) * kHeadDim; ++c)
+      most = std::max(most, std::fabs(double(result.at(c))));
+    difference.compare(largest, i / heads * largest.shape[1] + column + i % heads, most);
+  }
+}
+
 static void check(host::Difference &difference) {
   const int64_t tokens = int64_t(kBatch) * kSeq, width = int64_t(kHeads) * kHeadDim;
   for (size_t i = 0; i < arrays.size(); ++i) {
@@ -197,6 +214,7 @@ static void check(host::Difference &difference) {
     launchAll();
     host::check(cudaDeviceSynchronize(), "kernels");
     compare(difference, kOut, out);
+    compareLargest(difference, kOut, kHeads, 0);
     compare(difference, kLse, lse);
   } else {
     // The reference's `out` and `lse` are inputs of the gradient kernels.
@@ -225,5 +243,8 @@ static void check(host::Difference &difference) {
     compare(difference, kDq, dq);
     compare(difference, kDk, dk);
     compare(difference, kDv, dv);
+    compareLargest(difference, kDq, kHeads, 0);
+    compareLargest(difference, kDk, kHeads / kGroup, kHeads);
+    compareLargest(difference, kDv, kHeads / kGroup, kHeads + kHeads / kGroup);
   }
 }

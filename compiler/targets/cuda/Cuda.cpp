@@ -87,6 +87,8 @@ public:
       passes.addPass(createFoldSwigluPass());
     if (isOn(kFusionKinds[3]))
       passes.addPass(createFoldTransposePass());
+    if (isOn(kFusionKinds[4])) // behind the one above, which looks for maxima of what is cast
+      passes.addPass(createFoldLargestPass());
   }
   // Fusion has moved some column reductions into other kernels. The first pass splits long ones of
   // the rest in two stages. The second rounds biases to the result's type: cuBLASLt adds no others.
@@ -156,7 +158,8 @@ public:
   }
 
 private:
-  static constexpr llvm::StringLiteral kFusionKinds[] = {"rope", "residual", "swiglu", "transpose"};
+  static constexpr llvm::StringLiteral kFusionKinds[] = {"rope", "residual", "swiglu", "transpose",
+                                                         "largest"};
 
   // Returns the architecture of a device such as "cuda:sm_90a"; null for other devices.
   static const CudaArch *archOf(StringRef device) { return findCudaArch(device.split(':').second); }

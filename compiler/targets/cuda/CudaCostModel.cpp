@@ -32,6 +32,7 @@ CudaCostModel::CudaCostModel(const CudaArch &arch, cost::DeviceSpec spec)
     : CostModel(std::move(spec)), arch(arch), device(archOr(this->spec.arch, arch)),
       expertSpec(withExpertTiles(this->spec, arch, device.chip)) {}
 
+// Returns the shape, without the largest values: they are a few hundredths of what is written.
 static AttentionShape shapeOf(const cost::AttentionWork &work) {
   return {.type = work.dtype,
           .batch = work.batch,

@@ -35,6 +35,7 @@ template <typename AttentionLike> AttentionShape shapeOf(AttentionLike op) {
   shape.window = int64_t(op.getWindow());
   shape.scale = op.getScale().convertToDouble();
   shape.documents = bool(op.getStarts());
+  shape.largest = bool(op.getLargest());
   shape.qPitch = pitchOf(op.getQ());
   shape.kPitch = pitchOf(op.getK());
   shape.vPitch = pitchOf(op.getV());
@@ -42,14 +43,14 @@ template <typename AttentionLike> AttentionShape shapeOf(AttentionLike op) {
   return shape;
 }
 
-// Returns the launch of a kernel. Its arguments are `inputs` without null values, and `results`.
+// Returns the launch of a kernel. Its arguments are `inputs` and `results`, without null values.
 CudaProgram::Launch launchOf(size_t kernel, ArrayRef<Value> inputs, ArrayRef<Value> results) {
   CudaProgram::Launch launch{kernel, {}, 0};
   for (Value input : inputs)
     if (input)
       launch.args.push_back(input);
   launch.inputs = uint32_t(launch.args.size());
-  launch.args.append(results.begin(), results.end());
+  llvm::copy_if(results, std::back_inserter(launch.args), [](Value value) { return bool(value); });
   return launch;
 }
 
@@ -148,9 +149,9 @@ private:
   LogicalResult add(plan_ir::AttentionOp op) {
     AttentionShape shape = shapeOf(op);
     auto make = [&](const std::string &name) { return attentionKernels(shape, arch, name); };
-    return addTemplates(
-        op, "lm.attention", "attention", make,
-        launchOf(0, {op.getQ(), op.getK(), op.getV(), op.getStarts()}, {op.getOut(), op.getLse()}));
+    return addTemplates(op, "lm.attention", "attention", make,
+                        launchOf(0, {op.getQ(), op.getK(), op.getV(), op.getStarts()},
+                                 {op.getOut(), op.getLse(), op.getLargest()}));
   }
 
   LogicalResult add(plan_ir::AttentionGradOp op) {
@@ -166,11 +167,11 @@ private:
                         {launchOf(0,
                                   {op.getQ(), op.getK(), op.getV(), op.getOut(), op.getLse(),
                                    op.getDout(), op.getStarts(), op.getCos(), op.getSin()},
-                                  {op.getDq(), delta}),
+                                  {op.getDq(), delta, op.getLargest()}),
                          launchOf(1,
                                   {op.getQ(), op.getK(), op.getV(), op.getLse(), op.getDout(),
                                    delta, op.getStarts(), op.getCos(), op.getSin()},
-                                  {op.getDk(), op.getDv()})});
+                                  {op.getDk(), op.getDv(), op.getLargest()})});
   }
 
   // Adds a SwiGLU kernel that runs after cuBLASLt's product; with wgmma, also one that does both.

@@ -349,6 +349,22 @@ func.func @attentionFeatures(%q: tensor<4x8xf32>, %k: tensor<4x6xf32>) {
 
 // -----
 
+func.func @attentionLargest(%q: tensor<4x8xf32>, %k: tensor<4x4xf32>) {
+  // expected-error @+1 {{'lm.attention' op has the largest values 'tensor<4x4xf32>', not 'tensor<4x2xf32>'}}
+  %0:3 = lm.attention %q, %k, %k : (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x2xf32>, tensor<4x4xf32>) {head_dim = 4 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
+func.func @attentionGradLargest(%q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %l: tensor<4x2xf32>) {
+  // expected-error @+1 {{'lm.attention_grad' op has the largest values 'tensor<4x2xf32>', not 'tensor<4x4xf32>'}}
+  %0:4 = lm.attention_grad %q, %q, %k, %k, %q, %l : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x8xf32>, tensor<4x2xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x2xf32>) {head_dim = 4 : i64, seq = 2 : i64, scale = 0.5 : f64}
+  return
+}
+
+// -----
+
 func.func @attentionHeads(%q: tensor<4x6xf32>, %k: tensor<4x4xf32>) {
   // expected-error @+1 {{'lm.attention' op has 3 heads, not a multiple of 2 key-value heads}}
   %0:2 = lm.attention %q, %k, %k : (tensor<4x6xf32>, tensor<4x4xf32>, tensor<4x4xf32>) -> (tensor<4x6xf32>, tensor<4x3xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}

@@ -135,6 +135,8 @@ TEST(Operands, AttentionTakesColumnsOfAWiderMatrix) {
   EXPECT_THAT(texts(commandOf(plan::AttentionGradT())),
               ElementsAre("<*q=0", "<*k=0", "<*v=0", "<out=0", "<lse=0", "<dout=0", ">*dq=0",
                           ">*dk=0", ">*dv=0"));
+  attention.largest = 3;
+  EXPECT_THAT(texts(commandOf(attention)).back(), ">largest=3");
   EXPECT_THAT(texts(commandOf(plan::CopyT())), ElementsAre("<*x=0", ">*d=0"));
 }
 

@@ -914,8 +914,10 @@ void PlanRun::run(Operation &op) {
         SmallVector<Elements> reads{asTokens(op.getQ()), asTokens(op.getK()), asTokens(op.getV())};
         if (op.getStarts())
           reads.push_back(dense(op.getStarts()));
-        runLibrary(attentionKind(op, "attention"), reads,
-                   {dense(op.getOut()), dense(op.getLse())}, {});
+        SmallVector<Elements> writes{dense(op.getOut()), dense(op.getLse())};
+        if (op.getLargest())
+          writes.push_back(dense(op.getLargest()));
+        runLibrary(attentionKind(op, "attention"), reads, writes, {});
       })
       .Case([&](plan_ir::AttentionGradOp op) {
         SmallVector<Elements> reads{asTokens(op.getQ()), asTokens(op.getK()), asTokens(op.getV()),
@@ -923,9 +925,11 @@ void PlanRun::run(Operation &op) {
         for (Value optional : {op.getStarts(), op.getCos(), op.getSin()})
           if (optional)
             reads.push_back(dense(optional));
-        runLibrary(attentionKind(op, "attention_grad"), reads,
-                   {asTokens(op.getDq()), asTokens(op.getDk()), asTokens(op.getDv())},
-                   op.getWorkspace());
+        SmallVector<Elements> writes{asTokens(op.getDq()), asTokens(op.getDk()),
+                                     asTokens(op.getDv())};
+        if (op.getLargest())
+          writes.push_back(dense(op.getLargest()));
+        runLibrary(attentionKind(op, "attention_grad"), reads, writes, op.getWorkspace());
       })
       .Case([&](plan_ir::ScatterAddOp scatter) {
         Elements d = dense(scatter.getD());

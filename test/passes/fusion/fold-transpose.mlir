@@ -159,6 +159,17 @@ func.func @norm(%x: tensor<128x256xbf16>, %w: tensor<256xf32>) -> (tensor<128x25
   %c, %s = lm.quantize_rows %y : (tensor<128x256xbf16>) -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>)
   return %c, %t : tensor<128x256xf8E4M3FN>, tensor<256x128xf8E4M3FN>
 }
+// The other order.
+// CHECK-LABEL: func.func @norm_both(
+// CHECK-NEXT:    %[[C:.*]], %{{.*}}, %[[R:.*]] = lm.norm_quantize_rows {{.*}}tensor<128xf32>){{$}}
+// CHECK-NEXT:    %[[T:.*]], %{{.*}} = lm.norm_quantize_columns %{{.*}}, %{{.*}}, %[[R]]
+// CHECK-NEXT:    return %[[C]], %[[T]]
+func.func @norm_both(%x: tensor<128x256xbf16>, %w: tensor<256xf32>) -> (tensor<128x256xf8E4M3FN>, tensor<256x128xf8E4M3FN>) {
+  %y = lm.rms_norm %x, %w eps 1.0e-05 : (tensor<128x256xbf16>, tensor<256xf32>) -> tensor<128x256xbf16>
+  %c, %s = lm.quantize_rows %y : (tensor<128x256xbf16>) -> (tensor<128x256xf8E4M3FN>, tensor<2x128xf32>)
+  %t, %u = lm.quantize_columns %y : (tensor<128x256xbf16>) -> (tensor<256x128xf8E4M3FN>, tensor<1x256xf32>)
+  return %c, %t : tensor<128x256xf8E4M3FN>, tensor<256x128xf8E4M3FN>
+}
 // CHECK-LABEL: func.func @norm_rows(
 // CHECK-NEXT:    %[[C:.*]], %{{.*}}, %{{.*}} = lm.norm_quantize_rows
 // CHECK-NEXT:    return %[[C]]

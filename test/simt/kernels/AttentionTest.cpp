@@ -101,7 +101,7 @@ struct Problem {
   AttentionShape shape;
   int64_t tokens, width, kvWidth;
   Matrix qkv, out, dout, dqkv;
-  DeviceVector<float> lse, delta, cos, sin;
+  DeviceVector<float> lse, delta, cos, sin, largest, gradLargest;
   DeviceVector<int32_t> starts;
 
   explicit Problem(AttentionShape given, unsigned seed = 1, Spacing spacing = {})
@@ -111,7 +111,9 @@ struct Problem {
         out(shape.type, tokens, width, width + spacing.out),
         dout(shape.type, tokens, width, width + spacing.dout), dqkv(qkv),
         lse(size_t(tokens * shape.heads)), delta(lse), cos(size_t(shape.seq * shape.headDim / 2)),
-        sin(cos), starts(size_t(tokens)) {
+        sin(cos), largest(size_t(shape.largest ? tokens * shape.heads : 0)),
+        gradLargest(size_t(shape.largest ? tokens * (shape.heads + 2 * shape.kvHeads) : 0)),
+        starts(size_t(tokens)) {
     shape.qPitch = shape.kPitch = shape.vPitch = qkv.pitch;
     shape.dqPitch = shape.dkPitch = shape.dvPitch = dqkv.pitch;
     shape.outPitch = out.pitch;
@@ -147,12 +149,18 @@ struct Problem {
       arguments.push_back(all(sin, Access::Read));
     }
   }
+  // Two kernels write the largest values of the gradient, each its columns.
+  void addLargest(std::vector<Argument> &arguments, DeviceVector<float> &values, Access access) {
+    if (shape.largest)
+      arguments.push_back(all(values, access));
+  }
   std::vector<Argument> arguments(AttentionPart part) {
     std::vector<Argument> list{q(), k(), v()};
     if (part == AttentionPart::Forward) {
       addOptional(list, false);
       list.push_back(out.columns(0, width, Access::Write));
       list.push_back(all(lse, Access::Write));
+      addLargest(list, largest, Access::Write);
       return list;
     }
     if (part == AttentionPart::GradQueries)
@@ -169,6 +177,7 @@ struct Problem {
       list.push_back(dqkv.columns(width, kvWidth, Access::Write));
       list.push_back(dqkv.columns(width + kvWidth, kvWidth, Access::Write));
     }
+    addLargest(list, gradLargest, Access::ReadWrite);
     return list;
   }
 
@@ -372,6 +381,8 @@ std::vector<Moved> movedBy(const Problem &p, const AttentionTile &tile) {
     add({{"dk", 0, keys * row}, {"dv", 0, keys * row}});
   else
     add({{"dq", 0, queries * row}, {"delta", 0, queries * 4, true}});
+  if (shape.largest)
+    add({{"largest", 0, (byKeys ? 2 * keys : queries) * 4, true}});
   return moved;
 }
 
@@ -397,6 +408,21 @@ void expectMoved(Problem &p, AttentionPart part) {
   }
 }
 
+// The heads of each row of a result have these largest values, exactly. `perRow`: values of a row.
+void expectLargest(Problem &p, Matrix &result, int64_t first, int64_t heads,
+                   const DeviceVector<float> &largest, int64_t perRow, int64_t column) {
+  if (!p.shape.largest)
+    return;
+  for (int64_t row = 0; row < p.tokens; ++row)
+    for (int64_t head = 0; head < heads; ++head) {
+      double most = 0;
+      for (int64_t c = 0; c < p.shape.headDim; ++c)
+        most = std::max(most, std::fabs(result.at(row, first + head * p.shape.headDim + c)));
+      ASSERT_EQ(double(largest[size_t(row * perRow + column + head)]), most)
+          << "row " << row << ", head " << head << " of " << heads;
+    }
+}
+
 double toleranceOf(DataType type) { return type == DataType::BF16 ? 0.02 : 2e-6; }
 
 void expectForward(Problem &p, const std::vector<double> &out, const std::vector<double> &lse) {
@@ -406,6 +432,7 @@ void expectForward(Problem &p, const std::vector<double> &out, const std::vector
     return p.out.at(at / p.width, at % p.width);
   });
   expectRows("lse", lse, 1, 2e-6, 1e-5, [&](int64_t row, int64_t) { return p.lse[size_t(row)]; });
+  expectLargest(p, p.out, 0, p.shape.heads, p.largest, p.shape.heads, 0);
 }
 
 void expectGradient(Problem &p, const char *what, const std::vector<double> &expected,
@@ -422,6 +449,8 @@ void expectGradient(Problem &p, const char *what, const std::vector<double> &exp
                int64_t at = row * p.shape.headDim + column;
                return p.dqkv.at(at / width, first + at % width);
              });
+  expectLargest(p, p.dqkv, first, width / p.shape.headDim, p.gradLargest,
+                p.shape.heads + 2 * p.shape.kvHeads, first / p.shape.headDim);
 }
 
 // One for each part; null: the plain kernels.
@@ -559,17 +588,20 @@ AttentionShape drawShape(Draw &draw, DataType type, int64_t headDim) {
   // None, small, large, more than there is.
   const int64_t window = draw.pick(
       {int64_t(0), int64_t(0), draw.between(1, 20), std::max<int64_t>(seq * 3 / 4, 1), 2 * seq});
-  return shapeOf(batch, seq, group * kvHeads, kvHeads, headDim, window, draw.oneIn(2),
-                 draw.oneIn(2), type);
+  AttentionShape shape = shapeOf(batch, seq, group * kvHeads, kvHeads, headDim, window,
+                                 draw.oneIn(2), draw.oneIn(2), type);
+  shape.largest = draw.oneIn(2);
+  return shape;
 }
 
 std::string textOf(const AttentionShape &shape) {
   return llvm::formatv("batch {0}, seq {1}, heads {2}, kv heads {3}, head size {4}, window {5}"
-                       "{6}{7}, {8}, rows of qkv {9} apart, of out {10}, of its gradient {11}",
+                       "{6}{7}{12}, {8}, rows of qkv {9} apart, of out {10}, of its gradient {11}",
                        shape.batch, shape.seq, shape.heads, shape.kvHeads, shape.headDim,
                        shape.window, shape.documents ? ", documents" : "",
                        shape.rope ? ", rope" : "", shape.type == DataType::BF16 ? "bf16" : "f32",
-                       shape.qPitch, shape.outPitch, shape.doutPitch)
+                       shape.qPitch, shape.outPitch, shape.doutPitch,
+                       shape.largest ? ", largest" : "")
       .str();
 }
 
@@ -614,6 +646,8 @@ TEST_P(EveryTile, GivesTheReferencesResultsInDrawnShapes) {
                     shapeOf(2, 149, 2, 1, tile.headDim, 70, true, true),
                     shapeOf(1, 149, 2, 1, tile.headDim - 8, 70, true, true),
                     shapeOf(1, 131, 2, 1, tile.headDim - 16, 0, false, true)};
+  for (size_t i = 0; i < all.size(); ++i)
+    all[i].largest = (i + GetParam()) % 2 == 0;
   std::ranges::rotate(all, all.begin() + long(GetParam() % all.size()));
   const auto shapes =
       std::span(all).first(size_t(std::min<int64_t>(drawCount(8), int64_t(all.size()))));
@@ -657,7 +691,9 @@ TEST(Attention, MovesWhatTheAlgorithmMust) {
         shapeOf(1, 300, 8, 2, 128, 70), shapeOf(2, 260, 8, 2, 64, 90, true, true),
         shapeOf(1, 150, 8, 4, 96, 0, true), shapeOf(1, 130, 8, 2, 80, 0, false, true),
         shapeOf(1, 150, 8, 4, 48, 60, true, true), shapeOf(1, 140, 8, 8, 112)}) {
-    Problem p(shape, 1, {/*qkv=*/16});
+    AttentionShape given = shape;
+    given.largest = given.rope;
+    Problem p(given, 1, {/*qkv=*/16});
     for (AttentionPart part :
          {AttentionPart::Forward, AttentionPart::GradQueries, AttentionPart::GradKeys})
       expectMoved(p, part);
@@ -680,8 +716,11 @@ TEST(Attention, SeesOneDocument) {
 }
 
 TEST(Attention, InF32AndOfAnyHeadSize) {
-  for (int64_t headDim : {2, 6, 64, 96})
-    check(shapeOf(1, 70, 4, 1, headDim, 0, false, true, DataType::F32), {});
+  for (int64_t headDim : {2, 6, 64, 96}) {
+    AttentionShape shape = shapeOf(1, 70, 4, 1, headDim, 0, false, true, DataType::F32);
+    shape.largest = headDim != 64;
+    check(shape, {});
+  }
   check(shapeOf(2, 50, 2, 1, 256, 20, true, true, DataType::F32), {});
   check(shapeOf(1, 90, 2, 1, 80, 33, true, false, DataType::BF16), {});
 }

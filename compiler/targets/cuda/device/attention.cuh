@@ -5,6 +5,9 @@
 //   int window;         number of keys that a query sees; 0: no window
 //   bool documents;     there is an argument `starts`, i32 [batch * seq], non-decreasing in a
 //                       sequence
+//   bool largest;       there is a result `largest`, f32: the largest absolute value of each head of a
+//                       row of out, [batch * seq, heads], or of dq, dk and dv, [batch * seq, heads +
+//                       2 kvHeads]
 //   bool rope;          backward: dq and dk are rotated back by arguments `cos` and `sin`,
 //                       f32 [seq, headDim / 2]
 //   int qPitch, kPitch, vPitch, outPitch, doutPitch, dqPitch, dkPitch, dvPitch;
@@ -17,6 +20,7 @@
 // columns. Columns from headDim on are zeros in shared memory, and do not exist in global memory.
 #pragma once
 
+#include "lmc/math.cuh"
 #include "lmc/vector_io.cuh"
 
 namespace lmc::attention {
@@ -53,6 +57,13 @@ __device__ inline Work workOf(int block) {
   int order = rest / count;
   int pair = section * together + (rest - order * count);
   return {LastFirst ? Tiles - 1 - order : order, pair / Heads, pair % Heads};
+}
+
+// Returns workOf() of the thread block. The shuffle hides from the compiler that the work is known
+// already, so that no registers keep it while products are computed. The whole warp must call it.
+template <int Batch, int Heads, int Tiles, int Together, bool LastFirst>
+__device__ inline Work workAgain() {
+  return workOf<Batch, Heads, Tiles, Together, LastFirst>(uniform(int(blockIdx.x)));
 }
 
 // Returns the first key that query `i` sees. `starts` has the entries of the query's sequence.
@@ -300,6 +311,35 @@ __device__ inline float rowSum(float x) {
 __device__ inline float rowMax(float x) {
   x = fmaxf(x, __shfl_xor_sync(kFullWarp, x, 1));
   return fmaxf(x, __shfl_xor_sync(kFullWarp, x, 2));
+}
+
+// The number of elements from the largest values of a row of dq, dk and dv to those of the next row.
+template <typename Shape> constexpr int kLargestPitch = Shape::heads + 2 * Shape::kvHeads;
+
+// Stores the largest absolute value of each of the 16 M rows that an mma left in `d`, over the first
+// `Columns` columns, rounded to bf16. The rows are those of a sequence of `seq` rows from `first` on.
+// Consecutive elements of `largest` are `pitch` elements apart. The whole warp must call it.
+template <int Columns, int M, int N>
+__device__ inline void storeLargest(const float (&d)[M][N][4], float *largest, int pitch, int first,
+                                    int seq) {
+  const int lane = int(threadIdx.x) % 32;
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float most = 0;
+#pragma unroll
+      for (int n = 0; n < Columns / 8; ++n)
+#pragma unroll
+        for (int e = 2 * half; e < 2 * half + 2; ++e)
+          most = maximum(fabsf(d[m][n][e]), most);
+#pragma unroll
+      for (int other = 1; other < 4; other *= 2)
+        most = maximum(__shfl_xor_sync(kFullWarp, most, other), most);
+      const int row = first + 16 * m + 8 * half + lane / 4;
+      if (lane % 4 == 0 && row < seq)
+        storeOne(largest + i64(row) * pitch, toFloat(toBf16(most)));
+    }
 }
 
 // Rounds results of mma to bf16 and writes them to the warp's rows of a tile in shared memory.

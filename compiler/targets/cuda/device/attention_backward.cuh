@@ -183,13 +183,13 @@ __device__ inline void sumRows(const bf16 *out, const bf16 *dout, float *delta, 
 } // namespace attention
 
 // Computes dq (bf16) and delta (f32 [batch * seq, heads]). `starts` is null without
-// Shape::documents, `cos` and `sin` without Shape::rope. Grid: AttentionGradQueries::blocks blocks
-// of 32 Tile::warps threads.
+// Shape::documents, `cos` and `sin` without Shape::rope, `largest` without Shape::largest. Grid:
+// AttentionGradQueries::blocks blocks of 32 Tile::warps threads.
 template <typename Shape, typename Tile, int D = Shape::headDim>
 __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const bf16 *v,
                                             const bf16 *out, const float *lse, const bf16 *dout,
                                             const i32 *starts, const float *cos, const float *sin,
-                                            bf16 *dq, float *delta) {
+                                            bf16 *dq, float *delta, float *largest) {
   using namespace attention;
   using Plan = AttentionGradQueries<Shape, Tile, D>;
   constexpr int columns = Shape::headDim, threads = 32 * Tile::warps, seq = Shape::seq;
@@ -314,6 +314,12 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
   multiply(sum, Shape::scale);
   if constexpr (Shape::rope)
     rotateBack<Shape>(sum, cos, sin, warpFirst);
+  if constexpr (Shape::largest) {
+    const Work same =
+        workAgain<Shape::batch, Shape::heads, Plan::tiles, Tile::together, true>();
+    storeLargest<columns>(sum, largest + i64(same.batch) * seq * kLargestPitch<Shape> + same.head,
+                          kLargestPitch<Shape>, warpFirst, seq);
+  }
   u8 *rows = sharedMemory() + (queryBand - queries);
   __syncwarp();
   writeTile<M, D>(rows, sum);
@@ -326,7 +332,7 @@ template <typename Shape, typename Tile, int D = Shape::headDim>
 __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf16 *v,
                                          const float *lse, const bf16 *dout, const float *delta,
                                          const i32 *starts, const float *cos, const float *sin,
-                                         bf16 *dk, bf16 *dv) {
+                                         bf16 *dk, bf16 *dv, float *largest) {
   using namespace attention;
   using Plan = AttentionGradKeys<Shape, Tile, D>;
   constexpr int columns = Shape::headDim, threads = 32 * Tile::warps, seq = Shape::seq;
@@ -538,21 +544,36 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
   }
   copyAsyncWait<0>();
 
+  // Stores the largest values of rows of dk (`offset` 0) or of dv (kvHeads).
+  auto storeLargestOf = [&](const float (&x)[M][D / 8][4], int offset) {
+    if constexpr (Shape::largest) {
+      const Work same =
+          workAgain<Shape::batch, Shape::kvHeads, Plan::tiles, Tile::together, false>();
+      storeLargest<columns>(x,
+                            largest + i64(same.batch) * seq * kLargestPitch<Shape> +
+                                Shape::heads + offset + same.head,
+                            kLargestPitch<Shape>, warpFirst, seq);
+    }
+  };
   u8 *keyRows = sharedMemory() + (keyBand - keys), *valueRows = keyRows + Plan::keyBytes;
   if constexpr (Plan::inPairs)
     __syncthreads(); // after this barrier, both warps of a pair have read the rows
+  __syncwarp();
+  // dv comes first: its sums are in no registers any more while dk is rotated.
+  if constexpr (!Plan::inPairs) {
+    storeLargestOf(valueSum, Shape::kvHeads);
+    writeTile<M, D>(valueRows, valueSum);
+  }
   if (!Plan::inPairs || warp >= bands) {
     multiply(sum, Shape::scale);
     if constexpr (Shape::rope)
       rotateBack<Shape>(sum, cos, sin, warpFirst);
-    __syncwarp();
+    storeLargestOf(sum, 0);
     writeTile<M, D>(keyRows, sum);
   } else {
-    __syncwarp();
+    storeLargestOf(sum, Shape::kvHeads);
     writeTile<M, D>(valueRows, sum);
   }
-  if constexpr (!Plan::inPairs)
-    writeTile<M, D>(valueRows, valueSum);
   __syncwarp();
   if (!Plan::inPairs || warp >= bands)
     storeRows<Tile::keys, M, D, columns, Shape::dkPitch, seq>(keyRows, dk, warpFirst);

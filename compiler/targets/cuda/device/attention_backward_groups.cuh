@@ -49,7 +49,7 @@ __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, 
                                                   const bf16 *out, const float *lse,
                                                   const bf16 *dout, const i32 *starts,
                                                   const float *cos, const float *sin, bf16 *dq,
-                                                  float *delta) {
+                                                  float *delta, float *largest) {
   using namespace attention;
   using Plan = AttentionGradQueriesGroups<Shape, Tile, D>;
   using Queries = GroupTile<Tile::queries, D>;
@@ -69,7 +69,8 @@ __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, 
   v += token * Shape::vPitch + kvHead * columns;
   out += token * Shape::outPitch + work.head * columns;
   dout += token * Shape::doutPitch + work.head * columns;
-  dq += token * Shape::dqPitch + work.head * columns;
+  if constexpr (!Shape::largest)
+    dq += token * Shape::dqPitch + work.head * columns;
   lse += token * Shape::heads + work.head;
   delta += token * Shape::heads + work.head;
   starts += Shape::documents ? token : 0;
@@ -210,6 +211,13 @@ __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, 
   multiply(sum, Shape::scale);
   if constexpr (Shape::rope)
     rotateBack<Shape>(sum, cos, sin, warpFirst);
+  if constexpr (Shape::largest) {
+    const Work same =
+        workAgain<Shape::batch, Shape::heads, Plan::tiles, Tile::together, true>();
+    storeLargest<columns>(sum, largest + i64(same.batch) * seq * kLargestPitch<Shape> + same.head,
+                          kLargestPitch<Shape>, warpFirst, seq);
+    dq += i64(same.batch) * seq * Shape::dqPitch + same.head * columns;
+  }
   barrierOf<threads>(1);
   Queries::template store<columns, Shape::dqPitch, seq>(sharedMemory() + tiles, 16 * warp, sum, dq,
                                                         warpFirst);
@@ -222,7 +230,7 @@ __device__ inline void attentionGradKeysGroups(const bf16 *q, const bf16 *k, con
                                                const float *lse, const bf16 *dout,
                                                const float *delta, const i32 *starts,
                                                const float *cos, const float *sin, bf16 *dk,
-                                               bf16 *dv) {
+                                               bf16 *dv, float *largest) {
   using namespace attention;
   using Plan = AttentionGradKeysGroups<Shape, Tile, D>;
   using Queries = GroupTile<Tile::queries, D>;
@@ -449,18 +457,33 @@ __device__ inline void attentionGradKeysGroups(const bf16 *q, const bf16 *k, con
   copyAsyncWait<0>();
   barrierOf<threads>(1);
 
+  // Stores the largest values of rows of dk (`offset` 0) or of dv (kvHeads).
+  auto storeLargestOf = [&](const float (&x)[1][D / 8][4], int offset) {
+    if constexpr (Shape::largest) {
+      const Work same =
+          workAgain<Shape::batch, Shape::kvHeads, Plan::tiles, Tile::together, false>();
+      storeLargest<columns>(x,
+                            largest + i64(same.batch) * seq * kLargestPitch<Shape> +
+                                Shape::heads + offset + same.head,
+                            kLargestPitch<Shape>, warpFirst, seq);
+    }
+  };
   if (!Plan::inPairs || warp >= 4) {
     multiply(sum, Shape::scale);
     if constexpr (Shape::rope)
       rotateBack<Shape>(sum, cos, sin, warpFirst);
+    storeLargestOf(sum, 0);
     Keys::template store<columns, Shape::dkPitch, seq>(tiles, row, sum, dk, warpFirst);
   } else {
+    storeLargestOf(sum, Shape::kvHeads);
     Keys::template store<columns, Shape::dvPitch, seq>(tiles + Plan::keyBytes, row, sum, dv,
                                                        warpFirst);
   }
-  if constexpr (!Plan::inPairs)
+  if constexpr (!Plan::inPairs) {
+    storeLargestOf(valueSum, Shape::kvHeads);
     Keys::template store<columns, Shape::dvPitch, seq>(tiles + Plan::keyBytes, row, valueSum, dv,
                                                        warpFirst);
+  }
 }
 
 } // namespace lmc

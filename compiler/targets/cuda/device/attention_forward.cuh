@@ -135,10 +135,11 @@ template <int M> struct Softmax {
 } // namespace attention
 
 // Computes out (bf16) and lse (f32 [batch * seq, heads]) from q, k and v (bf16). `starts` is null
-// without Shape::documents. Grid: AttentionForward::blocks blocks of 32 Tile::warps threads.
+// without Shape::documents, `largest` without Shape::largest. Grid: AttentionForward::blocks blocks of
+// 32 Tile::warps threads.
 template <typename Shape, typename Tile, int D = Shape::headDim>
 __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16 *v,
-                                        const i32 *starts, bf16 *out, float *lse) {
+                                        const i32 *starts, bf16 *out, float *lse, float *largest) {
   using namespace attention;
   using Plan = AttentionForward<Shape, Tile, D>;
   constexpr int columns = Shape::headDim, threads = 32 * Tile::warps, seq = Shape::seq;
@@ -242,6 +243,12 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
 
   // The rows of q are no longer needed, so the output overwrites them in shared memory.
   softmax.finish(o, lse, Shape::heads, warpFirst, seq, Shape::scale);
+  if constexpr (Shape::largest) {
+    const Work same =
+        workAgain<Shape::batch, Shape::heads, Plan::tiles, Tile::together, true>();
+    storeLargest<columns>(o, largest + i64(same.batch) * seq * Shape::heads + same.head,
+                          Shape::heads, warpFirst, seq);
+  }
   u8 *rows = sharedMemory() + (band - queries);
   __syncwarp();
   writeTile<M, D>(rows, o);

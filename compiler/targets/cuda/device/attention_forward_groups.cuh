@@ -28,7 +28,8 @@ template <typename Shape, typename Tile, int D = Shape::headDim> struct Attentio
 // AttentionForwardGroups::blocks blocks of 32 Tile::warps threads.
 template <typename Shape, typename Tile, int D = Shape::headDim>
 __device__ inline void attentionForwardGroups(const bf16 *q, const bf16 *k, const bf16 *v,
-                                              const i32 *starts, bf16 *out, float *lse) {
+                                              const i32 *starts, bf16 *out, float *lse,
+                                              float *largest) {
   using namespace attention;
   using Plan = AttentionForwardGroups<Shape, Tile, D>;
   using Queries = GroupTile<Tile::queries, D>;
@@ -153,6 +154,12 @@ __device__ inline void attentionForwardGroups(const bf16 *q, const bf16 *k, cons
 
   // The rows of q are no longer needed, so the output overwrites them in shared memory.
   softmax.finish(o, lse, Shape::heads, warpFirst, seq, Shape::scale);
+  if constexpr (Shape::largest) {
+    const Work same =
+        workAgain<Shape::batch, Shape::heads, Plan::tiles, Tile::together, true>();
+    storeLargest<columns>(o, largest + i64(same.batch) * seq * Shape::heads + same.head,
+                          Shape::heads, warpFirst, seq);
+  }
   barrierOf<threads>(1);
   Queries::template store<columns, Shape::outPitch, seq>(
       sharedMemory() + (queries - sharedAddress(sharedMemory())), 16 * warp, o, out, warpFirst);

@@ -79,11 +79,13 @@ __device__ inline void addRows(float (&x)[(D + 31) / 32], float weight, const fl
 }
 
 // Stores factor * x to row `row` of `to`. With `Rotate`, first rotates the row back (RoPE).
-// `passing` is shared memory of the warp for D words.
+// `passing` is shared memory of the warp for D words. With Shape::largest, the largest absolute value
+// of what is stored becomes largest[place].
 template <typename Shape, bool Rotate, typename T>
 __device__ inline void writeRow(T *to, int pitch, int row,
                                 const float (&x)[(Shape::headDim + 31) / 32], float factor,
-                                const float *cos, const float *sin, float *passing) {
+                                const float *cos, const float *sin, float *passing,
+                                float *largest, i64 place) {
   constexpr int D = Shape::headDim;
   const int lane = int(threadIdx.x) % 32;
   __syncwarp();
@@ -94,6 +96,7 @@ __device__ inline void writeRow(T *to, int pitch, int row,
   __syncwarp();
   if (row >= Shape::seq)
     return;
+  float most = 0;
   for (int c = lane; c < D; c += 32) {
     float y = passing[c];
     if constexpr (Rotate) {
@@ -102,7 +105,16 @@ __device__ inline void writeRow(T *to, int pitch, int row,
       float turn = loadOne(sin + at) * passing[c < D / 2 ? c + D / 2 : pair];
       y = fmaf(y, loadOne(cos + at), c < D / 2 ? turn : -turn);
     }
-    storeOne(to + i64(row) * pitch + c, fromReal<T>(y));
+    const T rounded = fromReal<T>(y);
+    most = maximum(fabsf(toReal(rounded)), most);
+    storeOne(to + i64(row) * pitch + c, rounded);
+  }
+  if constexpr (Shape::largest) {
+#pragma unroll
+    for (int other = 16; other > 0; other /= 2)
+      most = maximum(__shfl_xor_sync(kFullWarp, most, other), most);
+    if (lane == 0)
+      storeOne(largest + place, most);
   }
 }
 
@@ -111,7 +123,7 @@ __device__ inline void writeRow(T *to, int pitch, int row,
 // Computes out and lse. Grid: AttentionPlain::rowBlocks blocks of 32 Tile::warps threads.
 template <typename Shape, typename Tile, typename T>
 __device__ inline void attentionForwardPlain(const T *q, const T *k, const T *v, const i32 *starts,
-                                             T *out, float *lse) {
+                                             T *out, float *lse, float *largest) {
   using namespace attention;
   using Plan = AttentionPlain<Shape, Tile>;
   constexpr int D = Shape::headDim, seq = Shape::seq;
@@ -135,7 +147,7 @@ __device__ inline void attentionForwardPlain(const T *q, const T *k, const T *v,
   const int lowest = firstKeyOf<Shape>(starts, lesser(i, seq - 1));
   readRow<D>(query, q, Shape::qPitch, i, seq);
 
-  float o[(D + 31) / 32] = {}, largest = kLowest, sum = 0;
+  float o[(D + 31) / 32] = {}, highest = kLowest, sum = 0;
   for (int key = firstKeyOf<Shape>(starts, first) / 32 * 32; key <= last; key += 32) {
     __syncthreads();
     readTile<D, Tile::warps>(keys, k, Shape::kPitch, key, seq);
@@ -143,8 +155,8 @@ __device__ inline void attentionForwardPlain(const T *q, const T *k, const T *v,
     __syncthreads();
     const int j = key + lane;
     float s = j <= i && j >= lowest ? dot<D>(query, keys + lane * (D + 1)) : -infinity();
-    float most = fmaxf(largest, warpMax(s)), rescale = exp2Fast((largest - most) * scaleLog2);
-    largest = most;
+    float most = fmaxf(highest, warpMax(s)), rescale = exp2Fast((highest - most) * scaleLog2);
+    highest = most;
     float p = exp2Fast(fmaf(s, scaleLog2, -most * scaleLog2));
     sum = fmaf(sum, rescale, warpSum(p));
 #pragma unroll
@@ -153,9 +165,9 @@ __device__ inline void attentionForwardPlain(const T *q, const T *k, const T *v,
     addRows<D>(o, p, values);
   }
   writeRow<Shape, false>(out, Shape::outPitch, i, o, sum > 0 ? 1 / sum : 0, nullptr, nullptr,
-                         query);
+                         query, largest, (token + i) * Shape::heads + work.head);
   if (lane == 0 && i < seq)
-    storeOne(lse + (token + i) * Shape::heads + work.head, largest * Shape::scale + logf(sum));
+    storeOne(lse + (token + i) * Shape::heads + work.head, highest * Shape::scale + logf(sum));
 }
 
 // Computes dq and delta. Grid: AttentionPlain::rowBlocks blocks of 32 Tile::warps threads.
@@ -163,7 +175,8 @@ template <typename Shape, typename Tile, typename T>
 __device__ inline void attentionGradQueriesPlain(const T *q, const T *k, const T *v, const T *out,
                                                  const float *lse, const T *dout,
                                                  const i32 *starts, const float *cos,
-                                                 const float *sin, T *dq, float *delta) {
+                                                 const float *sin, T *dq, float *delta,
+                                                 float *largest) {
   using namespace attention;
   using Plan = AttentionPlain<Shape, Tile>;
   constexpr int D = Shape::headDim, seq = Shape::seq;
@@ -216,14 +229,16 @@ __device__ inline void attentionGradQueriesPlain(const T *q, const T *k, const T
     }
     addRows<D>(sum, d, keys);
   }
-  writeRow<Shape, Shape::rope>(dq, Shape::dqPitch, i, sum, Shape::scale, cos, sin, query);
+  writeRow<Shape, Shape::rope>(dq, Shape::dqPitch, i, sum, Shape::scale, cos, sin, query,
+                               largest, (token + i) * kLargestPitch<Shape> + work.head);
 }
 
 // Computes dk and dv. Grid: AttentionPlain::gradKeysBlocks blocks of 32 Tile::warps threads.
 template <typename Shape, typename Tile, typename T>
 __device__ inline void attentionGradKeysPlain(const T *q, const T *k, const T *v, const float *lse,
                                               const T *dout, const float *delta, const i32 *starts,
-                                              const float *cos, const float *sin, T *dk, T *dv) {
+                                              const float *cos, const float *sin, T *dk, T *dv,
+                                              float *largest) {
   using namespace attention;
   using Plan = AttentionPlain<Shape, Tile>;
   constexpr int D = Shape::headDim, seq = Shape::seq, group = Shape::heads / Shape::kvHeads;
@@ -242,6 +257,7 @@ __device__ inline void attentionGradKeysPlain(const T *q, const T *k, const T *v
   float *queries = reinterpret_cast<float *>(sharedMemory()), *gradients = queries + 32 * (D + 1);
   float *key = gradients + 32 * (D + 1) + 2 * warp * D, *value = key + D;
   const int first = work.tile * Tile::warps, j = first + warp;
+  const i64 place = (token + j) * kLargestPitch<Shape> + Shape::heads + work.head;
   const int last = lesser(first + Tile::warps, seq) - 1;
   readRow<D>(key, k, Shape::kPitch, j, seq);
   readRow<D>(value, v, Shape::vPitch, j, seq);
@@ -267,8 +283,11 @@ __device__ inline void attentionGradKeysPlain(const T *q, const T *k, const T *v
       addRows<D>(valueSum, p, gradients);
       addRows<D>(keySum, d, queries);
     }
-  writeRow<Shape, Shape::rope>(dk, Shape::dkPitch, j, keySum, Shape::scale, cos, sin, key);
-  writeRow<Shape, false>(dv, Shape::dvPitch, j, valueSum, 1, nullptr, nullptr, value);
+  writeRow<Shape, Shape::rope>(dk, Shape::dkPitch, j, keySum, Shape::scale, cos, sin, key, largest,
+                               place);
+  writeRow<Shape, false>(dv, Shape::dvPitch, j, valueSum, 1, nullptr, nullptr, value,
+                         largest,
+                         place + Shape::kvHeads);
 }
 
 } // namespace lmc

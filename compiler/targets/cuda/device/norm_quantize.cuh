@@ -1,7 +1,7 @@
 // An RMS norm whose result is cast to 8-bit floats along rows or along columns, and is not stored:
 // y = x w r, r = 1 / sqrt(mean(x^2) + eps) of each row.
 //
-// `Shape` is that of y in quantize_blocks.cuh, for normQuantizeRows() with the constant float eps.
+// `Shape` describes y, as in quantize_blocks.cuh. normQuantizeRows() also needs its constant float eps.
 #pragma once
 
 #include "lmc/quantize_blocks.cuh"

@@ -73,15 +73,15 @@ struct PartText {
 
 static const PartText &textOf(AttentionPart part) {
   static const PartText parts[] = {
-      {"Forward", "attention_forward", {"q", "k", "v", "starts"}, {"out", "lse"}},
+      {"Forward", "attention_forward", {"q", "k", "v", "starts"}, {"out", "lse", "largest"}},
       {"GradQueries",
        "attention_grad_queries",
        {"q", "k", "v", "out", "lse", "dout", "starts", "cos", "sin"},
-       {"dq", "delta"}},
+       {"dq", "delta", "largest"}},
       {"GradKeys",
        "attention_grad_keys",
        {"q", "k", "v", "lse", "dout", "delta", "starts", "cos", "sin"},
-       {"dk", "dv"}}};
+       {"dk", "dv", "largest"}}};
   return parts[size_t(part)];
 }
 
@@ -93,12 +93,16 @@ struct Parameter {
 };
 } // namespace
 
-static Parameter parameterOf(llvm::StringRef name, const AttentionShape &shape) {
+static Parameter parameterOf(AttentionPart part, llvm::StringRef name,
+                             const AttentionShape &shape) {
   const int64_t tokens = shape.batch * shape.seq;
   if (name == "starts")
     return {shape.documents, "lmc::i32", tokens * 4};
   if (name == "cos" || name == "sin")
     return {shape.rope, "float", shape.seq * shape.headDim / 2 * 4};
+  if (name == "largest")
+    return {shape.largest, "float",
+            tokens * (part == AttentionPart::GradKeys ? 2 * shape.kvHeads : shape.heads) * 4};
   if (name == "lse" || name == "delta")
     return {true, "float", tokens * shape.heads * 4};
   const bool byKeys = name == "k" || name == "v" || name == "dk" || name == "dv";
@@ -111,7 +115,7 @@ GlobalBytes bytesOf(AttentionPart part, const AttentionShape &shape) {
   auto sum = [&](llvm::ArrayRef<llvm::StringRef> names) {
     uint64_t bytes = 0;
     for (llvm::StringRef name : names)
-      if (Parameter parameter = parameterOf(name, shape); parameter.present)
+      if (Parameter parameter = parameterOf(part, name, shape); parameter.present)
         bytes += uint64_t(parameter.bytes);
     return bytes;
   };
@@ -172,10 +176,11 @@ static std::string constants(AttentionPart part, const AttentionTile *tile,
       "struct Shape {{\n"
       "  static constexpr int batch = {0}, seq = {1}, heads = {2}, kvHeads = {3}, headDim = {4};\n"
       "  static constexpr int window = {5};\n"
-      "  static constexpr bool documents = {6}, rope = {7};\n"
-      "  static constexpr int qPitch = {8}, kPitch = {9}, vPitch = {10}, outPitch = {11};\n",
+      "  static constexpr bool documents = {6}, rope = {7}, largest = {8};\n"
+      "  static constexpr int qPitch = {9}, kPitch = {10}, vPitch = {11}, outPitch = {12};\n",
       shape.batch, shape.seq, shape.heads, shape.kvHeads, shape.headDim, shape.window,
-      shape.documents, shape.rope, shape.qPitch, shape.kPitch, shape.vPitch, shape.outPitch);
+      shape.documents, shape.rope, shape.largest, shape.qPitch, shape.kPitch, shape.vPitch,
+      shape.outPitch);
   if (part != AttentionPart::Forward)
     text += formatv("  static constexpr int doutPitch = {0}, dqPitch = {1}, dkPitch = {2}, "
                     "dvPitch = {3};\n",
@@ -218,7 +223,7 @@ CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
   llvm::SmallVector<std::string> parameters, arguments;
   auto add = [&](const char *qualifier, llvm::ArrayRef<llvm::StringRef> names) {
     for (llvm::StringRef name : names) {
-      const Parameter parameter = parameterOf(name, shape);
+      const Parameter parameter = parameterOf(part, name, shape);
       arguments.push_back(parameter.present ? name.str() : "nullptr");
       if (parameter.present)
         parameters.push_back(formatv("{0}{1} *{2}", qualifier, parameter.type, name));

@@ -25,6 +25,7 @@ struct AttentionShape {
   int64_t window = 0; // number of keys that a query sees; 0: no window
   double scale = 1;
   bool documents = false; // true if there is an argument `starts`, i32 [batch * seq]
+  bool largest = false;   // true if there is a result `largest`, as in commands.toml
   // Only for gradients: true if the kernels also apply the gradient of lm.rope to dq and dk. The
   // kernels then have the arguments `cos` and `sin`, f32 [seq, headDim / 2].
   bool rope = false;
@@ -34,15 +35,15 @@ struct AttentionShape {
 };
 
 // Returns the one kernel of the command plan::Attention, with the arguments
-//   q, k, v, [starts], out, lse
+//   q, k, v, [starts], out, lse, [largest]
 // Errors: an inconsistent shape, f64, or a head size that no kernel supports.
 llvm::Expected<std::vector<CudaKernel>> attentionKernels(const AttentionShape &shape,
                                                          const CudaArch &arch,
                                                          const std::string &name = "attention");
 
 // Returns the two kernels of the command plan::AttentionGrad in launch order, with the arguments
-//   q, k, v, out, lse, dout, [starts], [cos, sin], dq, delta
-//   q, k, v, lse, dout, delta, [starts], [cos, sin], dk, dv
+//   q, k, v, out, lse, dout, [starts], [cos, sin], dq, delta, [largest]
+//   q, k, v, lse, dout, delta, [starts], [cos, sin], dk, dv, [largest]
 // The first kernel writes delta, f32 [batch * seq, heads], for the second. Errors: as above.
 llvm::Expected<std::vector<CudaKernel>>
 attentionGradKernels(const AttentionShape &shape, const CudaArch &arch,

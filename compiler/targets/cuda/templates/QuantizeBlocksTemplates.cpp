@@ -20,7 +20,7 @@ static constexpr int64_t kScaledBlock = 128, kCastThreads = 256,
 // A tensor that a kernel reads or writes, and its name there.
 using Argument = std::pair<mlir::Value, const char *>;
 
-// What is special of the kernel of a cast.
+// What differs between the kernels of casts.
 struct Casting {
   const char *hero, *function, *comment; // the kernel calls `function`
   std::array<uint32_t, 3> grid;
@@ -128,7 +128,7 @@ std::vector<TemplateLaunch> lmc::codegen::templatesOf(plan_ir::QuantizeRowsColum
                      tilesOf(op.getX()), kColumnBytes});
 }
 
-// Returns what is special of a kernel that casts SwiGLU of the halves of `gu`.
+// Returns the Casting of a kernel that computes SwiGLU of the halves of `gu`.
 static Casting castingOfSwiglu(mlir::Value gu, const char *hero, const char *function,
                                const char *comment) {
   const uint32_t tiles = blocksAlong(gu, 1, 2 * kScaledBlock);

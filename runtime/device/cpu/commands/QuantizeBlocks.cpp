@@ -177,7 +177,7 @@ std::vector<char> normOf(int threads, const Source &x, int64_t rows, const float
     std::vector<float> values(static_cast<size_t>(columns));
     x.read(row, 0, values.data(), columns);
     for (int64_t i = 0; i < columns; ++i)
-      values[size_t(i)] *= reciprocals[row] * weight[i];
+      values[size_t(i)] = values[size_t(i)] * reciprocals[row] * weight[i];
     convertFloats(plan::DType::F32, values.data(), x.dtype, made.data() + row * bytes,
                   uint64_t(columns));
   });

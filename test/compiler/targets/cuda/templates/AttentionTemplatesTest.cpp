@@ -69,7 +69,7 @@ TEST(AttentionTemplates, TellTheMathsAndTheShape) {
 struct Shape {
   static constexpr int batch = 16, seq = 2048, heads = 32, kvHeads = 8, headDim = 64;
   static constexpr int window = 0;
-  static constexpr bool documents = false, rope = false;
+  static constexpr bool documents = false, rope = false, largest = false;
   static constexpr int qPitch = 3072, kPitch = 3072, vPitch = 3072, outPitch = 2048;
   static constexpr float scale = 0.125f;
 };
@@ -84,7 +84,7 @@ static_assert(Launch::blocks == 8192 && Launch::sharedBytes == 49152, "as launch
 
 extern "C" __global__ void __launch_bounds__(128, 2)
 attention_7(const lmc::bf16 *q, const lmc::bf16 *k, const lmc::bf16 *v, lmc::bf16 *out, float *lse) {
-  lmc::attentionForward<Shape, Tile>(q, k, v, nullptr, out, lse);
+  lmc::attentionForward<Shape, Tile>(q, k, v, nullptr, out, lse, nullptr);
 }
 )");
 }
@@ -110,7 +110,7 @@ TEST(AttentionTemplates, GradientsTellTheirs) {
 struct Shape {
   static constexpr int batch = 16, seq = 2048, heads = 32, kvHeads = 8, headDim = 64;
   static constexpr int window = 0;
-  static constexpr bool documents = false, rope = true;
+  static constexpr bool documents = false, rope = true, largest = false;
   static constexpr int qPitch = 3072, kPitch = 3072, vPitch = 3072, outPitch = 2048;
   static constexpr int doutPitch = 2048, dqPitch = 2048, dkPitch = 512, dvPitch = 512;
   static constexpr float scale = 0.125f;
@@ -126,7 +126,7 @@ static_assert(Launch::blocks == 8192 && Launch::sharedBytes == 50176, "as launch
 
 extern "C" __global__ void __launch_bounds__(128, 2)
 grad_7_queries(const lmc::bf16 *q, const lmc::bf16 *k, const lmc::bf16 *v, const lmc::bf16 *out, const float *lse, const lmc::bf16 *dout, const float *cos, const float *sin, lmc::bf16 *dq, float *delta) {
-  lmc::attentionGradQueries<Shape, Tile>(q, k, v, out, lse, dout, nullptr, cos, sin, dq, delta);
+  lmc::attentionGradQueries<Shape, Tile>(q, k, v, out, lse, dout, nullptr, cos, sin, dq, delta, nullptr);
 }
 )");
   EXPECT_EQ(keys.hero, "attention_grad_keys");
@@ -143,7 +143,7 @@ grad_7_queries(const lmc::bf16 *q, const lmc::bf16 *k, const lmc::bf16 *v, const
 struct Shape {
   static constexpr int batch = 16, seq = 2048, heads = 32, kvHeads = 8, headDim = 64;
   static constexpr int window = 0;
-  static constexpr bool documents = false, rope = true;
+  static constexpr bool documents = false, rope = true, largest = false;
   static constexpr int qPitch = 3072, kPitch = 3072, vPitch = 3072, outPitch = 2048;
   static constexpr int doutPitch = 2048, dqPitch = 2048, dkPitch = 512, dvPitch = 512;
   static constexpr float scale = 0.125f;
@@ -158,7 +158,7 @@ static_assert(Launch::blocks == 2048 && Launch::sharedBytes == 66560, "as launch
 
 extern "C" __global__ void __launch_bounds__(256, 1)
 grad_7_keys(const lmc::bf16 *q, const lmc::bf16 *k, const lmc::bf16 *v, const float *lse, const lmc::bf16 *dout, const float *delta, const float *cos, const float *sin, lmc::bf16 *dk, lmc::bf16 *dv) {
-  lmc::attentionGradKeys<Shape, Tile>(q, k, v, lse, dout, delta, nullptr, cos, sin, dk, dv);
+  lmc::attentionGradKeys<Shape, Tile>(q, k, v, lse, dout, delta, nullptr, cos, sin, dk, dv, nullptr);
 }
 )");
 }
@@ -362,6 +362,7 @@ TEST_P(AttentionTiles, TakeTheRegistersOfTheTableAndDoNotSpillInDrawnShapes) {
       AttentionShape shape = mistral7b();
       shape.headDim = tile.headDim - less;
       shape.rope = rope && tile.part != AttentionPart::Forward;
+      shape.largest = rope;
       shape.seq = seq;
       shape.window = window;
       shape.documents = seq != 8192;
