@@ -515,7 +515,9 @@ class Lm_CastBothWays<string mnemonic, string casts, string why = "so that x is 
 def QuantizeRowsColumnsOp
     : Lm_CastBothWays<"quantize_rows_columns", "lm.quantize_rows and lm.quantize_columns">;
 def QuantizeTilesBothOp
-    : Lm_CastBothWays<"quantize_tiles_both", "lm.quantize_tiles of x and of its transpose">;
+    : Lm_CastBothWays<"quantize_tiles_both", "lm.quantize_tiles of x and of its transpose",
+                      "so that x is read once",
+                      (ins 2DTensorOf<[F32, BF16]>:$x, UnitAttr:$rounded)>;
 def SwigluQuantizeOp
     : Lm_CastBothWays<"swiglu_quantize",
                       "lm.quantize_rows and lm.quantize_columns of lm.swiglu of the halves of gu",
@@ -606,9 +608,10 @@ def QuantizeTilesOp : Lm_CheckedOp<"quantize_tiles", [Differentiable, BecomesCal
   let summary = "rounds a matrix to 8-bit floats, with a scale for 128 x 128 elements";
   let description = [{
     `x` `[rows, columns]`; scales `[rows / 128, p]`, where p is columns / 128, for `lm.scaled_matmul`
-    rounded up to a multiple of 4: cuBLASLt needs it. The gradient of x is that of the codes.
+    rounded up to a multiple of 4: cuBLASLt needs it. The gradient of x is that of the codes. With
+    `rounded`, x is rounded to bf16 before it is cast; `lm-fold-transpose` sets it.
   }];
-  let fields = (ins 2DTensorOf<[F32, BF16]>:$x);
+  let fields = (ins 2DTensorOf<[F32, BF16]>:$x, UnitAttr:$rounded);
   let results = (outs EightBitMatrix:$codes, 2DTensorOf<[F32]>:$scales);
   let form = "$x";
 }

@@ -139,9 +139,20 @@ static bool foldColumns(lm::QuantizeRowsOp cast) {
   return foldSwiglu<lm::SwigluQuantizeRowsOp>(cast);
 }
 
+// If only `tiles` reads a cast of f32 to bf16, lets it read what is cast. Returns false if not.
+static bool foldRounding(lm::QuantizeTilesOp tiles) {
+  auto rounding = tiles.getX().getDefiningOp<lm::CastOp>();
+  if (!rounding || !rounding->hasOneUse() || !getElementTypeOrSelf(rounding.getX()).isF32())
+    return false;
+  tiles.getXMutable().assign(rounding.getX());
+  tiles.setRounded(true);
+  rounding.erase();
+  return true;
+}
+
 // Makes a cast of tiles and the transposes of its codes and of its scales one cast. Returns false
 // if there are no such transposes.
-static bool foldTiles(lm::QuantizeTilesOp cast) {
+static bool foldTransposedTiles(lm::QuantizeTilesOp cast) {
   auto codes = lm::readerOf<lm::TransposeOp>(cast.getCodes());
   auto scales = lm::readerOf<lm::TransposeScalesOp>(cast.getScales());
   if (!codes || !scales)
@@ -149,7 +160,7 @@ static bool foldTiles(lm::QuantizeTilesOp cast) {
   OpBuilder b(cast);
   auto both = lm::QuantizeTilesBothOp::create(b, cast.getLoc(), cast.getCodes().getType(),
                                               cast.getScales().getType(), codes.getType(),
-                                              scales.getType(), cast.getX());
+                                              scales.getType(), cast.getX(), cast.getRounded());
   setStep(both, cast);
   codes.replaceAllUsesWith(both.getTransposed());
   scales.replaceAllUsesWith(both.getTransposedScales());
@@ -158,6 +169,11 @@ static bool foldTiles(lm::QuantizeTilesOp cast) {
   cast.replaceAllUsesWith(ValueRange{both.getCodes(), both.getScales()});
   cast.erase();
   return true;
+}
+
+static bool foldTiles(lm::QuantizeTilesOp cast) {
+  const bool isFolded = foldRounding(cast);
+  return foldTransposedTiles(cast) || isFolded;
 }
 
 namespace {

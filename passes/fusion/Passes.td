@@ -129,7 +129,8 @@ def FoldTransposePass : Pass<"lm-fold-transpose", "::mlir::ModuleOp"> {
     `lm.quantize_rows` and `lm.quantize_columns` of the same x become `lm.quantize_rows_columns`, where the
     first of both casts is: its codes of one byte an element are kept for longer, and x is not. An
     `lm.quantize_tiles` and the `lm.transpose` and `lm.transpose_scales` of its results become
-    `lm.quantize_tiles_both`.
+    `lm.quantize_tiles_both`. A cast of tiles also rounds f32 to bf16 if nothing else reads the rounded
+    tensor.
 
     SwiGLU of both halves of a matrix, if only one cast reads it, becomes a part of this
     (`lm.swiglu_quantize_rows`, `lm.swiglu_quantize_columns`, of both `lm.swiglu_quantize`), and so does its

@@ -53,6 +53,25 @@ func.func @tiles(%x: tensor<128x256xf32>) -> (tensor<128x256xf8E4M3FN>, tensor<1
   return %c, %s, %t, %u : tensor<128x256xf8E4M3FN>, tensor<1x4xf32>, tensor<256x128xf8E4M3FN>, tensor<2x4xf32>
 }
 
+// What rounds f32 for a cast of tiles becomes a part of it.
+// CHECK-LABEL: func.func @rounded_tiles(
+// CHECK-SAME:    %[[X:[^:]*]]: tensor<128x256xf32>)
+// CHECK-NEXT:    %[[C:.*]], %{{.*}}, %[[T:.*]], %{{.*}} = lm.quantize_tiles_both %[[X]] : (tensor<128x256xf32>) -> ({{.*}}) {rounded}
+// CHECK-NEXT:    %[[D:.*]], %{{.*}} = lm.quantize_tiles %[[X]] : (tensor<128x256xf32>) -> ({{.*}}) {rounded}
+// CHECK-NEXT:    return %[[C]], %[[T]], %[[D]]
+// KERN-LABEL:  func.func @rounded_tiles(
+// KERN:          kern.quantize_tiles_both {{.*}} {rounded}
+// KERN:          kern.quantize_tiles {{.*}} {rounded}
+func.func @rounded_tiles(%x: tensor<128x256xf32>) -> (tensor<128x256xf8E4M3FN>, tensor<256x128xf8E4M3FN>, tensor<128x256xf8E4M3FN>) {
+  %y = lm.cast %x : (tensor<128x256xf32>) -> tensor<128x256xbf16>
+  %c, %s = lm.quantize_tiles %y : (tensor<128x256xbf16>) -> (tensor<128x256xf8E4M3FN>, tensor<1x4xf32>)
+  %t = lm.transpose %c : (tensor<128x256xf8E4M3FN>) -> tensor<256x128xf8E4M3FN>
+  %u = lm.transpose_scales %s : (tensor<1x4xf32>) -> tensor<2x4xf32>
+  %z = lm.cast %x : (tensor<128x256xf32>) -> tensor<128x256xbf16>
+  %d, %v = lm.quantize_tiles %z : (tensor<128x256xbf16>) -> (tensor<128x256xf8E4M3FN>, tensor<1x4xf32>)
+  return %c, %t, %d : tensor<128x256xf8E4M3FN>, tensor<256x128xf8E4M3FN>, tensor<128x256xf8E4M3FN>
+}
+
 // Other formats, or other tensors.
 // CHECK-LABEL: func.func @others(
 // CHECK-NEXT:    lm.quantize_rows %

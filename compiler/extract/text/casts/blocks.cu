@@ -109,11 +109,11 @@ inline void checkBothWays(ElementAt elementAt, int64_t rows, int64_t columns, ho
   checkVectors(elementAt, transposed, transposedScales, rows, columns, true, difference);
 }
 
-// Checks a cast of tiles. x has `rows` x `columns` elements, the result, its transpose with `transposed`,
+// Checks a cast of tiles, with `rounded` of x rounded to bf16. x has `rows` x `columns` elements, the result, its transpose with `transposed`,
 // rows of `pitch` scales.
 inline void checkTiles(const host::Array &x, host::Array &found, host::Array &foundScales,
                        int64_t rows, int64_t columns, int64_t pitch, bool transposed,
-                       host::Difference &difference) {
+                       bool rounded, host::Difference &difference) {
   const int64_t down = (transposed ? columns : rows) / 128,
                 across = (transposed ? rows : columns) / 128;
   host::Expected codes, scales;
@@ -124,8 +124,9 @@ inline void checkTiles(const host::Array &x, host::Array &found, host::Array &fo
     }
     const int64_t row = tile / pitch * 128, column = tile % pitch * 128;
     auto at = [&](int64_t i, int64_t j) {
-      return transposed ? x.at((column + j) * columns + row + i)
-                        : x.at((row + i) * columns + column + j);
+      const double value = transposed ? x.at((column + j) * columns + row + i)
+                                      : x.at((row + i) * columns + column + j);
+      return rounded ? host::roundBf16(value) : value;
     };
     double largest = 0;
     for (int64_t i = 0; i < 128; ++i)
@@ -135,7 +136,8 @@ inline void checkTiles(const host::Array &x, host::Array &found, host::Array &fo
     scales.add(tile, scale);
     for (int64_t i = 0; i < 128; ++i)
       for (int64_t j : host::sample(128, 16))
-        codes.add((row + i) * across * 128 + column + j, rounded(found.type, at(i, j) / scale));
+        codes.add((row + i) * across * 128 + column + j,
+                  blocks::rounded(found.type, at(i, j) / scale));
   }
   codes.compare(found, difference);
   scales.compare(foundScales, difference);

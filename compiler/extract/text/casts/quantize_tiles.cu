@@ -5,5 +5,5 @@ static void check(host::Difference &difference) {
   blocks::spread(arrays[kX], kAcross * 128);
   experts::compute();
   blocks::checkTiles(arrays[kX], arrays[kCodes], arrays[kScales], kDown * 128, kAcross * 128, kPitch,
-                     /*transposed=*/false, difference);
+                     /*transposed=*/false, kRounded, difference);
 }

@@ -197,8 +197,18 @@ __device__ inline void storeScale(float *row, float scale, int at, int tiles, in
     storeOne(row + place, place == at ? scale : 1.0f);
 }
 
+// Rounds f32 to bf16 if Shape::rounded.
+template <typename Shape, typename T, int N> __device__ inline Vec<T, N> roundedBy(Vec<T, N> x) {
+  if constexpr (Shape::rounded && sizeof(T) == 4) {
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      x.at[i] = toFloat(toBf16(x.at[i]));
+  }
+  return x;
+}
+
 // A thread block has a tile. Grid: tiles across (x) and down (y); 256 threads, 128 bytes of shared
-// memory.
+// memory. `Shape` has the constant bool rounded.
 template <typename Shape, typename T>
 __device__ void quantizeTiles(const T *x, u8 *codes, float *scales) {
   using Format = typename Shape::Format;
@@ -211,7 +221,7 @@ __device__ void quantizeTiles(const T *x, u8 *codes, float *scales) {
   float largest = 0;
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
-    elements[i] = load<4>(x + first + i * kStep);
+    elements[i] = roundedBy<Shape>(load<4>(x + first + i * kStep));
     largest = maximum(largestOf(elements[i]), largest);
   }
   const float scale =
@@ -224,7 +234,7 @@ __device__ void quantizeTiles(const T *x, u8 *codes, float *scales) {
 }
 
 // Casts tiles, and writes the codes of both x and its transpose. Grid and threads are those of
-// transpose(), with kSharedBytes + 128 bytes of shared memory.
+// transpose(), with kSharedBytes + 128 bytes of shared memory. `Shape` has the constant bool rounded.
 template <typename Shape, typename T>
 __device__ void quantizeTilesBoth(const T *x, u8 *codes, float *scales, u8 *transposed,
                                   float *transposedScales) {
@@ -236,8 +246,10 @@ __device__ void quantizeTilesBoth(const T *x, u8 *codes, float *scales, u8 *tran
 #pragma unroll
   for (int square = 0; square < Tile::kSquares; ++square)
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
+    for (int i = 0; i < 4; ++i) {
+      elements[square][i] = roundedBy<Shape>(elements[square][i]);
       largest = maximum(largestOf(elements[square][i]), largest);
+    }
   const float scale = scaleOf<Format>(largestOfBlock(
       largest, reinterpret_cast<float *>(sharedMemory() + Tile::kSharedBytes)));
 #pragma unroll

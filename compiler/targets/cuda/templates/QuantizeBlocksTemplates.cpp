@@ -195,12 +195,17 @@ std::vector<TemplateLaunch> lmc::codegen::templatesOf(plan_ir::NormQuantizeColum
        tilesOf(op.getX()), kColumnBytes, "norm_quantize"});
 }
 
+// Returns the constant that says whether a cast of tiles rounds to bf16 first.
+template <typename Op> static std::string roundedOf(Op op) {
+  return constant("bool", "rounded", op.getRounded() ? "true" : "false");
+}
+
 std::vector<TemplateLaunch> lmc::codegen::templatesOf(plan_ir::QuantizeTilesOp op,
                                                       const CudaArch &) {
   return castLaunch(op, {{op.getX(), "x"}},
                     {"quantize_tiles", "quantizeTiles",
                      "codes = x / scale, rounded, with a scale for 128 x 128 elements.",
-                     tilesOf(op.getX()), 128});
+                     tilesOf(op.getX()), 128, "quantize_blocks", roundedOf(op)});
 }
 
 std::vector<TemplateLaunch> lmc::codegen::templatesOf(plan_ir::QuantizeTilesBothOp op,
@@ -208,5 +213,5 @@ std::vector<TemplateLaunch> lmc::codegen::templatesOf(plan_ir::QuantizeTilesBoth
   return castLaunch(op, {{op.getX(), "x"}},
                     {"quantize_tiles_both", "quantizeTilesBoth",
                      "x / scale, rounded, with a scale for 128 x 128 elements, and its transpose.",
-                     tilesOf(op.getX()), kColumnBytes});
+                     tilesOf(op.getX()), kColumnBytes, "quantize_blocks", roundedOf(op)});
 }

@@ -16,12 +16,15 @@ struct Source {
   plan::DType dtype;
   const char *data;
   int64_t columns;
+  bool isRounded = false; // to bf16
 
   // Sets `values` to `count` elements of a row, from `column` on.
   void read(int64_t row, int64_t column, float *values, int64_t count) const {
     const auto width = int64_t(byteWidth(dtype));
     convertFloats(dtype, data + (row * columns + column) * width, plan::DType::F32, values,
                   uint64_t(count));
+    for (int64_t i = 0; isRounded && i < count; ++i)
+      values[i] = fromBFloat16(toBFloat16(values[i]));
   }
 };
 
@@ -52,8 +55,8 @@ Coded codedAt(Resolver &at, int64_t codes, int64_t scales) {
   return {at.memory.slice(uint32_t(codes)).dtype(), at.address(codes), at.address<float>(scales)};
 }
 
-Source sourceAt(Resolver &at, int64_t x, int64_t columns) {
-  return {at.memory.slice(uint32_t(x)).dtype(), at.address(x), columns};
+Source sourceAt(Resolver &at, int64_t x, int64_t columns, bool isRounded = false) {
+  return {at.memory.slice(uint32_t(x)).dtype(), at.address(x), columns, isRounded};
 }
 
 void castRows(int threads, const Source &x, int64_t rows, const Coded &to) {
@@ -287,7 +290,7 @@ template <>
 Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::QuantizeTiles &op) {
   return BoundCommand([threads = at.threads, down = int64_t(op.down()),
                        across = int64_t(op.across()), pitch = int64_t(op.pitch()),
-                       x = sourceAt(at, op.x(), int64_t(op.across()) * kBlock),
+                       x = sourceAt(at, op.x(), int64_t(op.across()) * kBlock, op.rounded()),
                        to = codedAt(at, op.codes(), op.scales())] {
     castTiles(threads, x, /*transposed=*/false, down, across, pitch, to);
   });
@@ -299,7 +302,7 @@ Result<BoundCommand> resolve(Resolver &at, const plan::Command &,
   return BoundCommand([threads = at.threads, down = int64_t(op.down()),
                        across = int64_t(op.across()), pitch = int64_t(op.pitch()),
                        turnedPitch = int64_t(op.transposed_pitch()),
-                       x = sourceAt(at, op.x(), int64_t(op.across()) * kBlock),
+                       x = sourceAt(at, op.x(), int64_t(op.across()) * kBlock, op.rounded()),
                        to = codedAt(at, op.codes(), op.scales()),
                        turned = codedAt(at, op.transposed(), op.transposed_scales())] {
     castTiles(threads, x, /*transposed=*/false, down, across, pitch, to);
