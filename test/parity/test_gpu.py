@@ -329,7 +329,7 @@ def test_smoke_has_every_template(packed, root, tmp_path):
     heroes = {*re.findall(r'EnumAttrCase<"\w+", \d+, "(\w+)">', hero),
               *re.findall(r'kernel\.hero = "(\w+)"', "".join(sources.values())),
               *re.findall(
-                  r'(?:return |, |\{|\n +)"((?:attention|expert)_\w+|(?:take|combine)_rows(?:_\w+)?|route(?:_\w+)?|swiglu_(?:gemm|rows)(?:_grad)?|(?:swiglu_|swiglu_grad_|norm_)quantize\w*|transpose|quantize_\w+)"', "".join(sources.values()))}
+                  r'(?:return |, |\{|\n +)"((?:attention|expert)_\w+|(?:take|combine)_rows(?:_\w+)?|route(?:_\w+)?|swiglu_(?:gemm|rows)(?:_grad)?|swiglu_(?:grad_)?quantize\w*|norm_quantize_\w+|transpose|quantize_(?!blocks")\w+)"', "".join(sources.values()))}
     assert heroes >= {"gather", "attention_grad_keys", "scatter_add", "initializer"} and len(heroes) >= 9
     assert heroes == {hero for job in jobs for hero in job["heroes"]}
     names = {name for job in jobs for name in job["kernels"]}
