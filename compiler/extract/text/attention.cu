@@ -167,8 +167,8 @@ void compare(host::Difference &difference, int index, const float *expected) {
     difference.compare(array, i, reference[size_t(i)]);
 }
 
-// Compares the largest values of the heads of the rows of a result, which are in columns of kLargest from
-// `column` on, with the result itself, which has been fetched.
+// Compares the largest values of the heads of each row of a result with the result, which has been
+// fetched. The values are in columns of kLargest, from `column` on.
 void compareLargest(host::Difference &difference, int index, int64_t heads, int64_t column) {
   if (kLargest < 0)
     return;

@@ -408,7 +408,8 @@ void expectMoved(Problem &p, AttentionPart part) {
   }
 }
 
-// The heads of each row of a result have these largest values, exactly. `perRow`: values of a row.
+// The heads of each row of a result have these largest values, exactly; NaN is the largest.
+// `perRow`: values of a row.
 void expectLargest(Problem &p, Matrix &result, int64_t first, int64_t heads,
                    const DeviceVector<float> &largest, int64_t perRow, int64_t column) {
   if (!p.shape.largest)
@@ -416,10 +417,14 @@ void expectLargest(Problem &p, Matrix &result, int64_t first, int64_t heads,
   for (int64_t row = 0; row < p.tokens; ++row)
     for (int64_t head = 0; head < heads; ++head) {
       double most = 0;
-      for (int64_t c = 0; c < p.shape.headDim; ++c)
-        most = std::max(most, std::fabs(result.at(row, first + head * p.shape.headDim + c)));
-      ASSERT_EQ(double(largest[size_t(row * perRow + column + head)]), most)
-          << "row " << row << ", head " << head << " of " << heads;
+      for (int64_t c = 0; c < p.shape.headDim; ++c) {
+        const double value = std::fabs(result.at(row, first + head * p.shape.headDim + c));
+        most = value > most || std::isnan(value) ? value : most;
+      }
+      const double found = largest[size_t(row * perRow + column + head)];
+      ASSERT_TRUE(found == most || (std::isnan(found) && std::isnan(most)))
+          << "row " << row << ", head " << head << " of " << heads << ": " << found << ", not "
+          << most;
     }
 }
 
@@ -723,6 +728,29 @@ TEST(Attention, InF32AndOfAnyHeadSize) {
   }
   check(shapeOf(2, 50, 2, 1, 256, 20, true, true, DataType::F32), {});
   check(shapeOf(1, 90, 2, 1, 80, 33, true, false, DataType::BF16), {});
+}
+
+// A step is left out if a maximum is NaN. Heads of 64 and of 192 columns: alone, and by pairs of
+// warps.
+TEST(Attention, WritesNaNAsTheLargestValue) {
+  for (int64_t headDim : {64, 192})
+    for (const char *archName : {"sm_90a", "sm_80", ""}) {
+      SCOPED_TRACE(std::to_string(headDim) + " " + archName);
+      AttentionShape shape =
+          shapeOf(1, 70, 2, 1, headDim, 0, false, true, *archName ? DataType::BF16 : DataType::F32);
+      shape.largest = true;
+      Problem p(shape);
+      p.qkv.set(69, p.width + p.kvWidth, std::nanf("")); // in v of the last token
+      launchAll(p, *archName ? chosenFor(p, archName) : Variants{});
+      expectLargest(p, p.out, 0, 2, p.largest, 2, 0);
+      expectLargest(p, p.dqkv, 0, 2, p.gradLargest, 4, 0);
+      expectLargest(p, p.dqkv, p.width, 1, p.gradLargest, 4, 2);
+      expectLargest(p, p.dqkv, p.width + p.kvWidth, 1, p.gradLargest, 4, 3);
+      const size_t last = 69;
+      for (float value :
+           {p.largest[2 * last], p.gradLargest[4 * last], p.gradLargest[4 * last + 2]})
+        EXPECT_TRUE(std::isnan(value)) << value;
+    }
 }
 
 // On sm_90a by warpgroups, on sm_80 by mma.sync. `./dev test long` tries 1,000 shapes with this test

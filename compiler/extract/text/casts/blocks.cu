@@ -109,8 +109,8 @@ inline void checkBothWays(ElementAt elementAt, int64_t rows, int64_t columns, ho
   checkVectors(elementAt, transposed, transposedScales, rows, columns, true, difference);
 }
 
-// Checks a cast of tiles, with `rounded` of x rounded to bf16. x has `rows` x `columns` elements, the result, its transpose with `transposed`,
-// rows of `pitch` scales.
+// Checks a cast of the tiles of x, or of x rounded to bf16 (`rounded`). x has `rows` x `columns` elements,
+// and the result, that of its transpose with `transposed`, has rows of `pitch` scales.
 inline void checkTiles(const host::Array &x, host::Array &found, host::Array &foundScales,
                        int64_t rows, int64_t columns, int64_t pitch, bool transposed,
                        bool rounded, host::Difference &difference) {

@@ -316,30 +316,36 @@ __device__ inline float rowMax(float x) {
 // The number of elements from the largest values of a row of dq, dk and dv to those of the next row.
 template <typename Shape> constexpr int kLargestPitch = Shape::heads + 2 * Shape::kvHeads;
 
-// Stores the largest absolute value of each of the 16 M rows that an mma left in `d`, over the first
-// `Columns` columns, rounded to bf16. The rows are those of a sequence of `seq` rows from `first` on.
-// Consecutive elements of `largest` are `pitch` elements apart. The whole warp must call it.
-template <int Columns, int M, int N>
-__device__ inline void storeLargest(const float (&d)[M][N][4], float *largest, int pitch, int first,
-                                    int seq) {
-  const int lane = int(threadIdx.x) % 32;
+// With Shape::largest, stores the largest absolute value of each of the 16 M rows of heads that an mma
+// left in `d`, rounded to bf16. The rows are those of the block's sequence and head from row `first` on.
+// A row of `largest` has Pitch elements; that of head 0 is at `column`. ByKeys: the heads are those of
+// keys. Tiles and Together are those of workOf(). The whole warp must call it.
+template <typename Shape, bool ByKeys, int Tiles, int Together, int Pitch, int M, int N>
+__device__ inline void storeLargest(const float (&d)[M][N][4], float *largest, int column,
+                                    int first) {
+  if constexpr (Shape::largest) {
+    const Work work = workAgain<Shape::batch, ByKeys ? Shape::kvHeads : Shape::heads, Tiles,
+                                Together, !ByKeys>();
+    largest += i64(work.batch) * Shape::seq * Pitch + column + work.head;
+    const int lane = int(threadIdx.x) % 32;
 #pragma unroll
-  for (int m = 0; m < M; ++m)
+    for (int m = 0; m < M; ++m)
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float most = 0;
+      for (int half = 0; half < 2; ++half) {
+        float most = 0;
 #pragma unroll
-      for (int n = 0; n < Columns / 8; ++n)
+        for (int n = 0; n < Shape::headDim / 8; ++n)
 #pragma unroll
-        for (int e = 2 * half; e < 2 * half + 2; ++e)
-          most = maximum(fabsf(d[m][n][e]), most);
+          for (int e = 2 * half; e < 2 * half + 2; ++e)
+            most = maximum(fabsf(d[m][n][e]), most);
 #pragma unroll
-      for (int other = 1; other < 4; other *= 2)
-        most = maximum(__shfl_xor_sync(kFullWarp, most, other), most);
-      const int row = first + 16 * m + 8 * half + lane / 4;
-      if (lane % 4 == 0 && row < seq)
-        storeOne(largest + i64(row) * pitch, toFloat(toBf16(most)));
-    }
+        for (int other = 1; other < 4; other *= 2)
+          most = maximum(__shfl_xor_sync(kFullWarp, most, other), most);
+        const int row = first + 16 * m + 8 * half + lane / 4;
+        if (lane % 4 == 0 && row < Shape::seq)
+          storeOne(largest + i64(row) * Pitch, toFloat(toBf16(most)));
+      }
+  }
 }
 
 // Rounds results of mma to bf16 and writes them to the warp's rows of a tile in shared memory.

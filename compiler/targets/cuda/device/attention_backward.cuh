@@ -314,12 +314,8 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
   multiply(sum, Shape::scale);
   if constexpr (Shape::rope)
     rotateBack<Shape>(sum, cos, sin, warpFirst);
-  if constexpr (Shape::largest) {
-    const Work same =
-        workAgain<Shape::batch, Shape::heads, Plan::tiles, Tile::together, true>();
-    storeLargest<columns>(sum, largest + i64(same.batch) * seq * kLargestPitch<Shape> + same.head,
-                          kLargestPitch<Shape>, warpFirst, seq);
-  }
+  storeLargest<Shape, /*ByKeys=*/false, Plan::tiles, Tile::together, kLargestPitch<Shape>>(
+      sum, largest, 0, warpFirst);
   u8 *rows = sharedMemory() + (queryBand - queries);
   __syncwarp();
   writeTile<M, D>(rows, sum);
@@ -544,34 +540,28 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
   }
   copyAsyncWait<0>();
 
-  // Stores the largest values of rows of dk (`offset` 0) or of dv (kvHeads).
-  auto storeLargestOf = [&](const float (&x)[M][D / 8][4], int offset) {
-    if constexpr (Shape::largest) {
-      const Work same =
-          workAgain<Shape::batch, Shape::kvHeads, Plan::tiles, Tile::together, false>();
-      storeLargest<columns>(x,
-                            largest + i64(same.batch) * seq * kLargestPitch<Shape> +
-                                Shape::heads + offset + same.head,
-                            kLargestPitch<Shape>, warpFirst, seq);
-    }
+  auto storeLargestOf = [&](const float (&x)[M][D / 8][4], int column) {
+    storeLargest<Shape, /*ByKeys=*/true, Plan::tiles, Tile::together, kLargestPitch<Shape>>(
+        x, largest, column, warpFirst);
   };
+  constexpr int keyColumn = Shape::heads, valueColumn = keyColumn + Shape::kvHeads;
   u8 *keyRows = sharedMemory() + (keyBand - keys), *valueRows = keyRows + Plan::keyBytes;
   if constexpr (Plan::inPairs)
     __syncthreads(); // after this barrier, both warps of a pair have read the rows
   __syncwarp();
   // dv comes first: its sums are in no registers any more while dk is rotated.
   if constexpr (!Plan::inPairs) {
-    storeLargestOf(valueSum, Shape::kvHeads);
+    storeLargestOf(valueSum, valueColumn);
     writeTile<M, D>(valueRows, valueSum);
   }
   if (!Plan::inPairs || warp >= bands) {
     multiply(sum, Shape::scale);
     if constexpr (Shape::rope)
       rotateBack<Shape>(sum, cos, sin, warpFirst);
-    storeLargestOf(sum, 0);
+    storeLargestOf(sum, keyColumn);
     writeTile<M, D>(keyRows, sum);
   } else {
-    storeLargestOf(sum, Shape::kvHeads);
+    storeLargestOf(sum, valueColumn);
     writeTile<M, D>(valueRows, sum);
   }
   __syncwarp();

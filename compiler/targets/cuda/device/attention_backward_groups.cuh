@@ -69,6 +69,7 @@ __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, 
   v += token * Shape::vPitch + kvHead * columns;
   out += token * Shape::outPitch + work.head * columns;
   dout += token * Shape::doutPitch + work.head * columns;
+  // With Shape::largest, registers suffice only if the address is computed at the end.
   if constexpr (!Shape::largest)
     dq += token * Shape::dqPitch + work.head * columns;
   lse += token * Shape::heads + work.head;
@@ -211,11 +212,11 @@ __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, 
   multiply(sum, Shape::scale);
   if constexpr (Shape::rope)
     rotateBack<Shape>(sum, cos, sin, warpFirst);
+  storeLargest<Shape, /*ByKeys=*/false, Plan::tiles, Tile::together, kLargestPitch<Shape>>(
+      sum, largest, 0, warpFirst);
   if constexpr (Shape::largest) {
     const Work same =
         workAgain<Shape::batch, Shape::heads, Plan::tiles, Tile::together, true>();
-    storeLargest<columns>(sum, largest + i64(same.batch) * seq * kLargestPitch<Shape> + same.head,
-                          kLargestPitch<Shape>, warpFirst, seq);
     dq += i64(same.batch) * seq * Shape::dqPitch + same.head * columns;
   }
   barrierOf<threads>(1);
@@ -457,30 +458,24 @@ __device__ inline void attentionGradKeysGroups(const bf16 *q, const bf16 *k, con
   copyAsyncWait<0>();
   barrierOf<threads>(1);
 
-  // Stores the largest values of rows of dk (`offset` 0) or of dv (kvHeads).
-  auto storeLargestOf = [&](const float (&x)[1][D / 8][4], int offset) {
-    if constexpr (Shape::largest) {
-      const Work same =
-          workAgain<Shape::batch, Shape::kvHeads, Plan::tiles, Tile::together, false>();
-      storeLargest<columns>(x,
-                            largest + i64(same.batch) * seq * kLargestPitch<Shape> +
-                                Shape::heads + offset + same.head,
-                            kLargestPitch<Shape>, warpFirst, seq);
-    }
+  auto storeLargestOf = [&](const float (&x)[1][D / 8][4], int column) {
+    storeLargest<Shape, /*ByKeys=*/true, Plan::tiles, Tile::together, kLargestPitch<Shape>>(
+        x, largest, column, warpFirst);
   };
+  constexpr int keyColumn = Shape::heads, valueColumn = keyColumn + Shape::kvHeads;
   if (!Plan::inPairs || warp >= 4) {
     multiply(sum, Shape::scale);
     if constexpr (Shape::rope)
       rotateBack<Shape>(sum, cos, sin, warpFirst);
-    storeLargestOf(sum, 0);
+    storeLargestOf(sum, keyColumn);
     Keys::template store<columns, Shape::dkPitch, seq>(tiles, row, sum, dk, warpFirst);
   } else {
-    storeLargestOf(sum, Shape::kvHeads);
+    storeLargestOf(sum, valueColumn);
     Keys::template store<columns, Shape::dvPitch, seq>(tiles + Plan::keyBytes, row, sum, dv,
                                                        warpFirst);
   }
   if constexpr (!Plan::inPairs) {
-    storeLargestOf(valueSum, Shape::kvHeads);
+    storeLargestOf(valueSum, valueColumn);
     Keys::template store<columns, Shape::dvPitch, seq>(tiles + Plan::keyBytes, row, valueSum, dv,
                                                        warpFirst);
   }

@@ -243,12 +243,8 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
 
   // The rows of q are no longer needed, so the output overwrites them in shared memory.
   softmax.finish(o, lse, Shape::heads, warpFirst, seq, Shape::scale);
-  if constexpr (Shape::largest) {
-    const Work same =
-        workAgain<Shape::batch, Shape::heads, Plan::tiles, Tile::together, true>();
-    storeLargest<columns>(o, largest + i64(same.batch) * seq * Shape::heads + same.head,
-                          Shape::heads, warpFirst, seq);
-  }
+  storeLargest<Shape, /*ByKeys=*/false, Plan::tiles, Tile::together, Shape::heads>(o, largest, 0,
+                                                                                  warpFirst);
   u8 *rows = sharedMemory() + (band - queries);
   __syncwarp();
   writeTile<M, D>(rows, o);

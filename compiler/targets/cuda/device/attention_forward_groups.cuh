@@ -154,12 +154,8 @@ __device__ inline void attentionForwardGroups(const bf16 *q, const bf16 *k, cons
 
   // The rows of q are no longer needed, so the output overwrites them in shared memory.
   softmax.finish(o, lse, Shape::heads, warpFirst, seq, Shape::scale);
-  if constexpr (Shape::largest) {
-    const Work same =
-        workAgain<Shape::batch, Shape::heads, Plan::tiles, Tile::together, true>();
-    storeLargest<columns>(o, largest + i64(same.batch) * seq * Shape::heads + same.head,
-                          Shape::heads, warpFirst, seq);
-  }
+  storeLargest<Shape, /*ByKeys=*/false, Plan::tiles, Tile::together, Shape::heads>(o, largest, 0,
+                                                                                  warpFirst);
   barrierOf<threads>(1);
   Queries::template store<columns, Shape::outPitch, seq>(
       sharedMemory() + (queries - sharedAddress(sharedMemory())), 16 * warp, o, out, warpFirst);

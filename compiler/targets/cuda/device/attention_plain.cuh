@@ -285,8 +285,7 @@ __device__ inline void attentionGradKeysPlain(const T *q, const T *k, const T *v
     }
   writeRow<Shape, Shape::rope>(dk, Shape::dkPitch, j, keySum, Shape::scale, cos, sin, key, largest,
                                place);
-  writeRow<Shape, false>(dv, Shape::dvPitch, j, valueSum, 1, nullptr, nullptr, value,
-                         largest,
+  writeRow<Shape, false>(dv, Shape::dvPitch, j, valueSum, 1, nullptr, nullptr, value, largest,
                          place + Shape::kvHeads);
 }
 

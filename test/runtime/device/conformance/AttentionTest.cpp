@@ -14,7 +14,7 @@ constexpr double kScale = 0.25;
 // One thread for each token and head.
 static const KernelText kAttention = {"attention", "", R"(
 extern "C" __global__ void __launch_bounds__(32)
-attention(const float *q, const float *k, const float *v, float *out, float *lse) {
+attention(const float *q, const float *k, const float *v, float *out, float *lse, float *largest) {
   const int at = blockIdx.x * 32 + threadIdx.x, token = at / 4, head = at % 4, i = token % 8;
   float scores[8], sum = 0;
   for (int j = 0; j <= i; ++j) {
@@ -25,12 +25,15 @@ attention(const float *q, const float *k, const float *v, float *out, float *lse
     scores[j] = i - j < 5 ? expf(0.25f * score) : 0;
     sum += scores[j];
   }
+  float most = 0;
   for (int c = 0; c < 8; ++c) {
     float mean = 0;
     for (int j = 0; j <= i; ++j)
       mean += scores[j] * loadOne(v + (token - i + j) * 16 + head / 2 * 8 + c);
     storeOne(out + token * 32 + head * 8 + c, mean / sum);
+    most = fmaxf(most, fabsf(mean / sum));
   }
+  storeOne(largest + at, most);
   storeOne(lse + at, logf(sum));
 }
 )",
@@ -43,6 +46,8 @@ TEST_P(Conformance, Attends) {
   op.v = b.slice(DType::F32, {kTokens, kKvHeads * kHeadDim});
   op.out = b.slice(DType::F32, {kTokens, kHeads * kHeadDim});
   op.lse = b.slice(DType::F32, {kTokens, kHeads});
+  const uint32_t largest = b.slice(DType::F32, {kTokens, kHeads});
+  op.largest = int32_t(largest);
   op.batch = kTokens / kSequence;
   op.seq = kSequence;
   op.heads = kHeads;
@@ -52,7 +57,7 @@ TEST_P(Conformance, Attends) {
   op.window = kWindow;
   b.command(op);
   if (!GetParam().ownKernels)
-    addLaunch(kAttention, {op.q, op.k, op.v, op.out, op.lse}, 3);
+    addLaunch(kAttention, {op.q, op.k, op.v, op.out, op.lse, largest}, 3);
   ASSERT_NO_FATAL_FAILURE(record(2));
   auto wave = [](size_t count, double step) {
     std::vector<float> values(count);
@@ -67,7 +72,8 @@ TEST_P(Conformance, Attends) {
   write(op.k, k);
   write(op.v, v);
   ASSERT_NO_FATAL_FAILURE(run());
-  const auto out = read<float>(op.out), lse = read<float>(op.lse);
+  const auto out = read<float>(op.out), lse = read<float>(op.lse),
+             mostOfHeads = read<float>(largest);
   for (int64_t token = 0; token < kTokens; ++token)
     for (int64_t head = 0; head < kHeads; ++head) {
       const int64_t i = token % kSequence, kvHead = head / (kHeads / kKvHeads);
@@ -83,8 +89,13 @@ TEST_P(Conformance, Attends) {
           mean[c] += weight * v[size_t(row + c)];
       }
       EXPECT_NEAR(lse[size_t(token * kHeads + head)], std::log(sum), 1e-5);
-      for (int64_t c = 0; c < kHeadDim; ++c)
-        EXPECT_NEAR(out[size_t((token * kHeads + head) * kHeadDim + c)], mean[c] / sum, 1e-5);
+      float most = 0;
+      for (int64_t c = 0; c < kHeadDim; ++c) {
+        const float found = out[size_t((token * kHeads + head) * kHeadDim + c)];
+        EXPECT_NEAR(found, mean[c] / sum, 1e-5);
+        most = std::max(most, std::abs(found));
+      }
+      EXPECT_EQ(mostOfHeads[size_t(token * kHeads + head)], most);
     }
 }
 
